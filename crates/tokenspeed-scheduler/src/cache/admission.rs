@@ -1,0 +1,262 @@
+//! Admission: all or nothing, with the least eviction that makes it fit (`cache.md` §7).
+
+use super::coordinator::Coordinator;
+use super::demand::{Demand, Growth};
+use super::geometry::{BlockId, GroupIndex, HOLE};
+use super::holdings::{Holdings, Progress};
+use super::ledger::{Ledger, Obstacle};
+use super::matcher::Hit;
+use super::tier::Rank;
+use crate::identity::PageId;
+
+/// The pool cannot hold what an admission asks for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoCapacity;
+
+/// What only a first admission brings: the probe's result and the pages that it is about.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstAdmission<'a> {
+    /// What was found.
+    pub hit: &'a Hit,
+    /// The request's complete pages, from the first on.
+    pub pages: &'a [PageId],
+    /// The row that the request gets.
+    pub row: i32,
+}
+
+/// A block that an admission may take: cached and unpinned, or the request's own and expired.
+type Candidate = (Rank, GroupIndex, BlockId);
+
+impl Coordinator {
+    /// Grants `demands` (one a group) to a request, with its hit if this is its first admission, and
+    /// publishes its progress; or changes nothing.
+    ///
+    /// Fresh blocks are appended to `fresh`, one list a group: they are the plan's pages to zero.
+    pub fn admit(
+        &mut self,
+        holdings: &mut Holdings,
+        first: Option<FirstAdmission<'_>>,
+        demands: &[Demand],
+        progress: Progress<'_>,
+        fresh: &mut [Vec<i32>],
+    ) -> Result<(), NoCapacity> {
+        let growth = self.growth(holdings, first, demands);
+        let needed: Vec<i64> = growth
+            .iter()
+            .enumerate()
+            .map(|(group, growth)| {
+                (growth.blocks + first.map_or(0, |first| first.hit.host_blocks(group))) as i64
+            })
+            .collect();
+        // The hits are claimed before anything is given up, so that they cannot be.
+        let claimed = first.map(|first| self.claim(first));
+        let expiring = self.expiring(holdings, progress.computed_tokens);
+        let Some(victims) = self.least_eviction(&needed, &expiring) else {
+            if let Some(claimed) = claimed {
+                self.unclaim(&claimed);
+            }
+            return Err(NoCapacity);
+        };
+        let own = |victim: &&Candidate| expiring.iter().any(|c| (c.1, c.2) == (victim.1, victim.2));
+        for &(_, group, block) in victims.iter().filter(|victim| !own(victim)) {
+            self.device.evict(&mut self.pages, group, block);
+        }
+        self.publish(holdings, progress);
+        self.expire(holdings, progress.computed_tokens);
+        for &(_, group, block) in victims.iter().filter(own) {
+            // The block may be free by now, or shared: then there is nothing to give up.
+            let cached = self.device.key(group, block).is_some();
+            if cached && self.device.owners(group, block) == 0 {
+                self.device.evict(&mut self.pages, group, block);
+            }
+        }
+        if let (Some(first), Some(claimed)) = (first, claimed) {
+            self.settle_hit(holdings, first, &claimed);
+        }
+        self.grow(holdings, demands, &growth, fresh);
+        Ok(())
+    }
+
+    fn growth(
+        &self,
+        holdings: &Holdings,
+        first: Option<FirstAdmission<'_>>,
+        demands: &[Demand],
+    ) -> Vec<Growth> {
+        self.geometries
+            .iter()
+            .zip(&holdings.groups)
+            .zip(demands)
+            .map(|((geometry, held), demand)| {
+                let (slots, demanded) = match first {
+                    None => (held.table.len(), held.demanded_tokens),
+                    Some(FirstAdmission { hit, .. }) => (
+                        hit.total_pages * geometry.blocks_per_page,
+                        self.tokens_of(hit.total_pages),
+                    ),
+                };
+                demand.growth(slots, demanded, geometry)
+            })
+            .collect()
+    }
+
+    /// The Device blocks of a hit, one list a group, each with one more owner.
+    fn claim(&mut self, first: FirstAdmission<'_>) -> Vec<Vec<BlockId>> {
+        let mut claimed = Vec::with_capacity(first.hit.groups.len());
+        for (group, span) in first.hit.groups.iter().enumerate() {
+            let per_page = self.geometries[group].blocks_per_page;
+            let blocks: Vec<BlockId> = span
+                .device
+                .clone()
+                .map(|slot| {
+                    self.device.lookup(group, first.pages[slot / per_page], slot % per_page)
+                })
+                .collect();
+            for &block in &blocks {
+                self.device.retain(group, block);
+            }
+            claimed.push(blocks);
+        }
+        claimed
+    }
+
+    fn unclaim(&mut self, claimed: &[Vec<BlockId>]) {
+        for (group, blocks) in claimed.iter().enumerate() {
+            for &block in blocks.iter().rev() {
+                self.device.release(group, block);
+            }
+        }
+    }
+
+    /// The request's own blocks that this admission's retention lets go and that nobody else holds:
+    /// they count as given up (`cache.md` §7, 3).
+    fn expiring(&self, holdings: &Holdings, computed_tokens: i64) -> Vec<Candidate> {
+        let mut expiring = Vec::new();
+        for (group, held) in holdings.groups.iter().enumerate() {
+            let retained = self.geometries[group].first_retained_slot(computed_tokens);
+            for (_, block) in held.table.expiring(retained) {
+                if self.device.owners(group, block) == 1 {
+                    expiring.push((self.device.rank(group, block), group, block));
+                }
+            }
+        }
+        expiring.sort_unstable();
+        expiring
+    }
+
+    /// The least set of candidates without which `needed` fits: given up one at a time in eviction
+    /// order until it does, then trimmed newest first. `None` where not even all of them suffice.
+    fn least_eviction(&self, needed: &[i64], expiring: &[Candidate]) -> Option<Vec<Candidate>> {
+        let groups = self.geometries.len();
+        let mut ledger = Ledger::new(&self.device.pool, groups, Obstacle::Used);
+        if ledger.fits(needed) {
+            return Some(Vec::new());
+        }
+        let mut all = Ledger::new(&self.device.pool, groups, Obstacle::Pinned);
+        expiring.iter().for_each(|&(_, group, block)| all.give_up(group, block));
+        if !all.fits(needed) {
+            return None;
+        }
+        let mut queues: Vec<_> = (0..groups)
+            .map(|group| {
+                self.device
+                    .in_order(group)
+                    .map(move |(rank, block)| (rank, group, block))
+                    .peekable()
+            })
+            .collect();
+        let mut own = expiring.iter().copied().peekable();
+        let mut given: Vec<Candidate> = Vec::new();
+        while !ledger.fits(needed) {
+            let least = queues.iter_mut().enumerate().filter_map(|(at, q)| Some((*q.peek()?, at)));
+            let next = match (least.min(), own.peek()) {
+                (Some((cached, _)), Some(expired)) if *expired < cached => own.next(),
+                (Some((_, at)), _) => queues[at].next(),
+                (None, _) => own.next(),
+            };
+            let next = next.expect("the candidates suffice together");
+            ledger.give_up(next.1, next.2);
+            given.push(next);
+        }
+        for at in (0..given.len()).rev() {
+            let (_, group, block) = given[at];
+            ledger.keep(group, block);
+            if ledger.fits(needed) {
+                given.remove(at);
+            } else {
+                ledger.give_up(group, block);
+            }
+        }
+        Some(given)
+    }
+
+    /// Makes the slots that retention has passed holes.
+    pub(super) fn expire(&mut self, holdings: &mut Holdings, computed_tokens: i64) {
+        for (group, held) in holdings.groups.iter_mut().enumerate() {
+            let retained = self.geometries[group].first_retained_slot(computed_tokens);
+            let mut cells = self.persistent.row(group, holdings.row);
+            held.table.expire(&mut cells, retained, |block| self.device.release(group, block));
+        }
+    }
+
+    /// Puts a hit into the tables: holes, the claimed blocks, then destinations of loads.
+    fn settle_hit(
+        &mut self,
+        holdings: &mut Holdings,
+        first: FirstAdmission<'_>,
+        claimed: &[Vec<BlockId>],
+    ) {
+        holdings.row = first.row;
+        holdings.epoch = self.next_epoch();
+        holdings.published_pages = first.hit.total_pages;
+        holdings.promotion_boundary = first.hit.promotion_boundary_pages.map(|p| self.tokens_of(p));
+        let mut load = Vec::new();
+        for (group, span) in first.hit.groups.iter().enumerate() {
+            let mut cells = self.persistent.row(group, first.row);
+            let held = &mut holdings.groups[group];
+            debug_assert!(held.table.is_empty(), "a first admission finds empty tables");
+            let holes = if span.device.is_empty() { span.host.start } else { span.device.start };
+            for _ in 0..holes {
+                held.table.push(&mut cells, HOLE);
+            }
+            for &block in &claimed[group] {
+                self.device.touch(group, block, |facts| {
+                    facts.epoch = holdings.epoch;
+                    facts.acquired = true;
+                });
+                held.table.push(&mut cells, block);
+            }
+            held.demanded_tokens = first.hit.total_pages as i64 * self.granularity;
+        }
+        for (group, span) in first.hit.groups.iter().enumerate() {
+            for slot in span.host.clone() {
+                let block = self.load_slot(group, slot, first.pages, holdings.epoch, &mut load);
+                let mut cells = self.persistent.row(group, first.row);
+                holdings.groups[group].table.push(&mut cells, block);
+            }
+        }
+        self.finish_load(load);
+    }
+
+    fn grow(
+        &mut self,
+        holdings: &mut Holdings,
+        demands: &[Demand],
+        growth: &[Growth],
+        fresh: &mut [Vec<i32>],
+    ) {
+        for (group, (demand, growth)) in demands.iter().zip(growth).enumerate() {
+            let held = &mut holdings.groups[group];
+            let mut cells = self.persistent.row(group, holdings.row);
+            for _ in 0..growth.holes {
+                held.table.push(&mut cells, HOLE);
+            }
+            for _ in 0..growth.blocks {
+                let block = self.device.acquire(group).expect("admission has made room");
+                held.table.push(&mut cells, block);
+                fresh[group].push(block as i32);
+            }
+            held.demanded_tokens = demand.demanded_after(held.demanded_tokens);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The coordinator: all groups over both tiers, and the one place that moves blocks between requests,
+//! index and pool. Admission, publication and the Host tier are written in files of their own.
+
+use super::geometry::{BlockId, Geometry, GroupIndex};
+use super::holdings::{Holdings, Progress};
+use super::matcher::{self, Hit};
+use super::persistent::{ChangedCell, PersistentTable, PersistentTables};
+use super::tier::{Tier, TierKind};
+use super::transfer::Transfers;
+use crate::config::SchedulerConfig;
+use crate::identity::{ContentHash, PageId, PrefixPages};
+
+/// All that is cached, and where.
+#[derive(Debug)]
+pub struct Coordinator {
+    pub(super) geometries: Vec<Geometry>,
+    /// P, in tokens.
+    pub(super) granularity: i64,
+    pub(super) pages: PrefixPages,
+    pub(super) device: Tier,
+    /// `None` where there is no Host cache.
+    pub(super) host: Option<Tier>,
+    pub(super) transfers: Transfers,
+    pub(super) persistent: PersistentTables,
+    /// The last access epoch issued.
+    epoch: u64,
+}
+
+impl Coordinator {
+    /// An empty cache for a validated configuration.
+    pub fn new(config: &SchedulerConfig) -> Coordinator {
+        let geometries: Vec<Geometry> = config
+            .cache_groups
+            .iter()
+            .map(|group| Geometry::new(group, config.prefix_granularity))
+            .collect();
+        let usable = |pages: i64| (pages - 1).max(0) as usize;
+        Coordinator {
+            granularity: config.prefix_granularity,
+            pages: PrefixPages::default(),
+            device: Tier::new(TierKind::Device, usable(config.num_device_pages), &geometries),
+            host: config
+                .has_host_tier()
+                .then(|| Tier::new(TierKind::Host, usable(config.num_host_pages), &geometries)),
+            transfers: Transfers::default(),
+            persistent: PersistentTables::new(geometries.len(), config.max_batch_size as usize + 1),
+            epoch: 0,
+            geometries,
+        }
+    }
+
+    /// Geometry of each group.
+    pub fn geometries(&self) -> &[Geometry] {
+        &self.geometries
+    }
+
+    /// Tokens of so many prefix pages.
+    pub fn tokens_of(&self, pages: usize) -> i64 {
+        pages as i64 * self.granularity
+    }
+
+    pub(super) fn next_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    // --- identity -----------------------------------------------------------------------------
+
+    /// Names the page with this hash; give the name back with [`Coordinator::forget_pages`].
+    pub fn name_page(&mut self, hash: ContentHash) -> PageId {
+        self.pages.intern(hash)
+    }
+
+    /// Content hash of a named page.
+    pub fn hash_of(&self, page: PageId) -> &ContentHash {
+        self.pages.hash(page)
+    }
+
+    /// Gives names back.
+    pub fn forget_pages(&mut self, pages: &[PageId]) {
+        pages.iter().for_each(|&page| self.pages.release(page));
+    }
+
+    // --- matching -----------------------------------------------------------------------------
+
+    /// What both tiers hold of `pages`, which the caller has cut to the probe's bound.
+    pub fn probe(&self, pages: &[PageId]) -> Hit {
+        matcher::probe(&self.geometries, &self.device, self.host.as_ref(), pages)
+    }
+
+    /// A hit of nothing.
+    pub fn no_hit(&self) -> Hit {
+        Hit::none(self.geometries.len())
+    }
+
+    // --- the end of a request's holdings ------------------------------------------------------
+
+    /// Publishes what was computed and queues the store of whatever of the request is Device-cached
+    /// (`cache.md` §6). The store itself is started by [`Coordinator::start_pending_stores`].
+    pub fn flush(&mut self, holdings: &mut Holdings, progress: Progress<'_>) {
+        self.publish(holdings, progress);
+        self.queue_cached(holdings, progress);
+    }
+
+    /// Lets everything go, each table from its last slot to its first (`cache.md` §2).
+    pub fn release(&mut self, holdings: &mut Holdings) {
+        let groups = self.geometries.len();
+        let row = holdings.row;
+        for (group, held) in holdings.groups.iter().enumerate() {
+            let mut cells = self.persistent.row(group, row);
+            for (slot, block) in held.table.held().rev() {
+                cells.set(slot, 0);
+                self.device.release(group, block);
+            }
+        }
+        *holdings = Holdings::none(groups);
+    }
+
+    /// Parents that letting a request's blocks go would make available: those in which every pinned
+    /// block is the request's alone (`scheduler.md` §2, victim choice).
+    pub fn releasable_parents(&self, holdings: &Holdings) -> usize {
+        let mut parents = 0;
+        for (group, held) in holdings.groups.iter().enumerate() {
+            let alone = held
+                .table
+                .held()
+                .filter(|&(_, block)| self.device.owners(group, block) == 1)
+                .map(|(_, block)| self.device.pool.occupancy(group, block));
+            if self.geometries[group].blocks_per_parent == 1 {
+                parents += alone.count();
+                continue;
+            }
+            let mut own: Vec<(u32, u32)> = alone.map(|o| (o.parent, o.pinned)).collect();
+            own.sort_unstable();
+            parents +=
+                own.chunk_by(|a, b| a.0 == b.0).filter(|c| c.len() == c[0].1 as usize).count();
+        }
+        parents
+    }
+
+    // --- clearing -----------------------------------------------------------------------------
+
+    /// Whether no cached Device block is owned by anything else.
+    pub fn can_clear(&self) -> bool {
+        self.is_unpinned(&self.device)
+    }
+
+    /// Empties the Device's index; `false`, and nothing changed, where a cached block is owned.
+    pub fn clear_device(&mut self) -> bool {
+        let clear = self.can_clear();
+        if clear {
+            Self::clear(&mut self.device, &mut self.pages, self.geometries.len());
+        }
+        clear
+    }
+
+    /// Empties both indices, or neither.
+    pub fn clear_all(&mut self) -> bool {
+        let clear =
+            self.can_clear() && self.host.as_ref().is_none_or(|host| self.is_unpinned(host));
+        if clear {
+            Self::clear(&mut self.device, &mut self.pages, self.geometries.len());
+            if let Some(host) = &mut self.host {
+                Self::clear(host, &mut self.pages, self.geometries.len());
+            }
+        }
+        clear
+    }
+
+    fn is_unpinned(&self, tier: &Tier) -> bool {
+        (0..self.geometries.len()).all(|g| tier.cached_blocks(g) == tier.evictable_blocks(g))
+    }
+
+    fn clear(tier: &mut Tier, pages: &mut PrefixPages, groups: usize) {
+        for group in 0..groups {
+            let cached: Vec<BlockId> = tier.in_order(group).map(|(_, block)| block).collect();
+            for block in cached {
+                tier.evict(pages, group, block);
+            }
+        }
+    }
+
+    // --- gauges and tables --------------------------------------------------------------------
+
+    /// Parents that are empty or hold only what could be evicted.
+    pub fn available_parents(&self) -> usize {
+        self.device.pool.empty_parents() + self.device.pool.unpinned_parents()
+    }
+
+    /// Parents without a used slot.
+    pub fn empty_parents(&self) -> usize {
+        self.device.pool.empty_parents()
+    }
+
+    /// Usable parents of the Device.
+    pub fn total_parents(&self) -> usize {
+        self.device.pool.total_parents()
+    }
+
+    /// Blocks that a group could take without evicting anything.
+    pub fn free_blocks(&self, group: GroupIndex) -> usize {
+        let k = self.geometries[group].blocks_per_parent as usize;
+        self.device.pool.free_slots(group) + self.device.pool.empty_parents() * k
+    }
+
+    /// The Device tier, to look at.
+    pub fn device(&self) -> &Tier {
+        &self.device
+    }
+
+    /// The Host tier, to look at.
+    pub fn host(&self) -> Option<&Tier> {
+        self.host.as_ref()
+    }
+
+    /// Copies in flight, to look at.
+    pub fn transfers(&self) -> &Transfers {
+        &self.transfers
+    }
+
+    /// Named pages, to look at.
+    pub fn pages(&self) -> &PrefixPages {
+        &self.pages
+    }
+
+    /// A group's persistent table.
+    pub fn persistent_table(&self, group: GroupIndex) -> &PersistentTable {
+        self.persistent.group(group)
+    }
+
+    /// Moves the cells changed since the last call into `changed`, one list a group.
+    pub fn drain_changed_cells(&mut self, changed: &mut Vec<Vec<ChangedCell>>) {
+        self.persistent.drain_changes(changed);
+    }
+}

@@ -1,0 +1,57 @@
+//! What a step asks of one group, and how many slots that appends (`cache.md` §3).
+
+use super::geometry::Geometry;
+
+/// A group's demand. All token counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    /// `tokens` more behind what was demanded before, and `reserve` more to hold.
+    Dense {
+        /// Tokens that the step adds.
+        tokens: i64,
+        /// Tokens held beyond them.
+        reserve: i64,
+    },
+    /// The slots from `first_slot` to the one that holds token `extent + reserve - 1`; all below
+    /// the first that the table has not reached stay holes.
+    SparseSuffix {
+        /// Absolute end of the step's tokens.
+        extent: i64,
+        /// First slot that is filled.
+        first_slot: usize,
+        /// Tokens held beyond the extent.
+        reserve: i64,
+    },
+}
+
+/// Slots that a demand appends: holes first, then blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth {
+    /// Slots left empty.
+    pub holes: usize,
+    /// Slots that need a block.
+    pub blocks: usize,
+}
+
+impl Demand {
+    /// What the demand appends to a table of `slots` slots, `demanded` tokens of which are spoken for.
+    pub fn growth(self, slots: usize, demanded: i64, geometry: &Geometry) -> Growth {
+        let (end, filled_from) = match self {
+            Demand::Dense { tokens, reserve } => {
+                (geometry.slots_for(demanded + tokens + reserve), slots)
+            }
+            Demand::SparseSuffix { extent, first_slot, reserve } => {
+                (geometry.slots_for(extent + reserve), first_slot.max(slots))
+            }
+        };
+        Growth { holes: filled_from - slots, blocks: end.saturating_sub(filled_from) }
+    }
+
+    /// The demanded end once it is met.
+    pub fn demanded_after(self, demanded: i64) -> i64 {
+        match self {
+            Demand::Dense { tokens, .. } => demanded + tokens,
+            Demand::SparseSuffix { extent, .. } => extent,
+        }
+    }
+}

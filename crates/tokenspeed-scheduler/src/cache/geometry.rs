@@ -1,0 +1,73 @@
+//! A cache group's numbers: the one place where tokens and blocks meet (`cache.md` §1).
+
+use crate::config::{CacheGroupConfig, GroupKind};
+
+/// Index of a cache group in the configuration.
+pub type GroupIndex = usize;
+
+/// Id of a cache block within its group: `1 + (parent - 1) * k + slot`; 0 is the null block, a hole.
+pub type BlockId = u32;
+
+/// The null block.
+pub const HOLE: BlockId = 0;
+
+/// What a group's blocks are and how they are laid out. Tokens unless a name says otherwise.
+#[derive(Debug, Clone)]
+pub struct Geometry {
+    /// Full, sliding or state.
+    pub kind: GroupKind,
+    /// g: tokens a block covers.
+    pub block_granularity: i64,
+    /// k: blocks of this group that one parent carries.
+    pub blocks_per_parent: u32,
+    /// P / g: blocks in one prefix page.
+    pub blocks_per_page: usize,
+    /// Blocks behind a boundary that resuming there needs; `None` for a prefix-closed group, which
+    /// needs all of them (`cache.md` §5).
+    pub lookback_blocks: Option<usize>,
+}
+
+impl Geometry {
+    /// The geometry of a validated group configuration.
+    pub fn new(config: &CacheGroupConfig, prefix_granularity: i64) -> Geometry {
+        let kind = config.kind();
+        let g = config.block_granularity;
+        Geometry {
+            kind,
+            block_granularity: g,
+            blocks_per_parent: config.cache_blocks_per_lcm_block as u32,
+            blocks_per_page: (prefix_granularity / g) as usize,
+            lookback_blocks: kind.window_tokens().map(|w| ((w - 1 + g - 1) / g) as usize),
+        }
+    }
+
+    /// Whether a hit must reach back to the first token.
+    pub fn is_prefix_closed(&self) -> bool {
+        self.lookback_blocks.is_none()
+    }
+
+    /// Slots that cover `tokens`, the last one perhaps in part.
+    pub fn slots_for(&self, tokens: i64) -> usize {
+        ((tokens + self.block_granularity - 1) / self.block_granularity) as usize
+    }
+
+    /// The slots below this one are out of reach of every query at or after `computed` tokens
+    /// (`cache.md` §6); 0 for a full group.
+    pub fn first_retained_slot(&self, computed: i64) -> usize {
+        match self.kind.window_tokens() {
+            Some(window) => ((computed - window + 1).max(0) / self.block_granularity) as usize,
+            None => 0,
+        }
+    }
+
+    /// First slot of the run that a resume at `boundary_pages` reads.
+    pub fn run_start(&self, boundary_pages: usize) -> usize {
+        let end = boundary_pages * self.blocks_per_page;
+        self.lookback_blocks.map_or(0, |run| end.saturating_sub(run))
+    }
+
+    /// The parent that a block lies in, numbered from 1.
+    pub fn parent_of(&self, block: BlockId) -> u32 {
+        (block - 1) / self.blocks_per_parent + 1
+    }
+}

@@ -1,0 +1,73 @@
+//! What one request holds of the cache, and how far it has published (`cache.md` §3 and §6).
+
+use super::geometry::GroupIndex;
+use super::table::Table;
+use crate::identity::PageId;
+
+/// A request's tables and publication progress. They change when an admission succeeds and at no
+/// other time (`scheduler.md` §2): a refused one leaves both untouched.
+#[derive(Debug, Default)]
+pub struct Holdings {
+    /// Row of the request pool; 0 while the request holds nothing.
+    pub row: i32,
+    /// One a group.
+    pub groups: Vec<GroupHolding>,
+    /// Access epoch that the first admission issued.
+    pub epoch: u64,
+    /// Prefix pages whose publication an admission has carried.
+    pub published_pages: usize,
+    /// Where the prompt's chunk is to stop so that all groups publish there, in tokens.
+    pub promotion_boundary: Option<i64>,
+    /// Aligned boundaries whose state an admitted prefill window materializes, in tokens, and that no
+    /// successful admission has covered yet (`scheduler.md` §1.2).
+    pub state_boundaries: Vec<i64>,
+}
+
+/// One group's part.
+#[derive(Debug, Default)]
+pub struct GroupHolding {
+    /// The slots.
+    pub table: Table,
+    /// Tokens `[0, demanded_tokens)` have been asked for; what the slots hold beyond is available.
+    pub demanded_tokens: i64,
+}
+
+impl Holdings {
+    /// Nothing, for `groups` groups.
+    pub fn none(groups: usize) -> Holdings {
+        Holdings {
+            groups: (0..groups).map(|_| GroupHolding::default()).collect(),
+            ..Holdings::default()
+        }
+    }
+
+    /// Whether any admission is held.
+    pub fn is_resident(&self) -> bool {
+        self.row != 0
+    }
+
+    /// End of the tokens demanded of a group.
+    pub fn demanded_tokens(&self, group: GroupIndex) -> i64 {
+        self.groups[group].demanded_tokens
+    }
+}
+
+/// What a request computed since its previous admission (`scheduler.md` §1): the admission publishes
+/// it and lets go what retention has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// The complete pages within the computed tokens, from the first on.
+    pub pages: &'a [PageId],
+    /// The exact computed frontier.
+    pub computed_tokens: i64,
+    /// The rebased prompt's length: where an endpoint lies.
+    pub prompt_tokens: i64,
+    /// Whether a prefill computed it: only such pages of a full group stream to the Host at once.
+    pub from_prefill: bool,
+}
+
+impl Progress<'_> {
+    /// Nothing computed yet: a first admission's.
+    pub const NONE: Progress<'static> =
+        Progress { pages: &[], computed_tokens: 0, prompt_tokens: 0, from_prefill: true };
+}

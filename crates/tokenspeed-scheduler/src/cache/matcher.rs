@@ -1,0 +1,137 @@
+//! Matching: the longest prefix that every group can resume from (`cache.md` §5). Lengths are in
+//! prefix pages, so every bound is rounded to P by construction.
+
+use std::ops::Range;
+
+use super::geometry::{Geometry, GroupIndex, HOLE};
+use super::tier::Tier;
+use crate::identity::PageId;
+
+/// What a probe found; slots are those of the request's tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hit {
+    /// Pages that the Device holds for every group.
+    pub device_pages: usize,
+    /// Pages that Device and Host together hold for every group; at least `device_pages`.
+    pub total_pages: usize,
+    /// End, in pages, of what the prefix-closed groups alone cover, where that is more than
+    /// `total_pages`: the promotion boundary.
+    pub promotion_boundary_pages: Option<usize>,
+    /// One a group.
+    pub groups: Vec<GroupHit>,
+}
+
+/// The slots of one group that a hit claims; those below are holes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupHit {
+    /// Slots claimed on the Device.
+    pub device: Range<usize>,
+    /// Slots to be loaded from the Host; they follow the Device's.
+    pub host: Range<usize>,
+}
+
+impl Hit {
+    /// A hit of nothing, for `groups` groups.
+    pub fn none(groups: usize) -> Hit {
+        Hit { groups: vec![GroupHit::default(); groups], ..Hit::default() }
+    }
+
+    /// Blocks to be loaded from the Host into a group.
+    pub fn host_blocks(&self, group: GroupIndex) -> usize {
+        self.groups[group].host.len()
+    }
+}
+
+/// Matches `pages` against both tiers; `pages` is already cut to the probe's bound.
+pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages: &[PageId]) -> Hit {
+    let on_device = converge(geometries, pages.len(), |group, bound| {
+        match_group(&geometries[group], group, device, pages, 0, bound)
+    });
+    let from = on_device.common;
+    let on_both = match host {
+        Some(host) => converge(geometries, pages.len(), |group, bound| {
+            match_group(&geometries[group], group, host, pages, from, bound)
+        }),
+        None => Converged { common: from, closed_cover: from },
+    };
+    let total = on_both.common;
+    let cover = on_device.closed_cover.max(on_both.closed_cover);
+    Hit {
+        device_pages: from,
+        total_pages: total,
+        promotion_boundary_pages: (cover > total).then_some(cover),
+        groups: geometries.iter().map(|geometry| claim(geometry, from, total)).collect(),
+    }
+}
+
+/// The slots that a resume at page `total` reads, split where the Device's part ends.
+fn claim(geometry: &Geometry, device_pages: usize, total_pages: usize) -> GroupHit {
+    let device_end = device_pages * geometry.blocks_per_page;
+    let end = total_pages * geometry.blocks_per_page;
+    let start = geometry.run_start(total_pages);
+    GroupHit { device: start.min(device_end)..device_end, host: start.max(device_end)..end }
+}
+
+struct Converged {
+    common: usize,
+    /// What the closed groups alone cover; `common` where no group is closed.
+    closed_cover: usize,
+}
+
+/// Closed groups first, then the others within what those settled, until no group sits above the bound.
+fn converge(
+    geometries: &[Geometry],
+    bound: usize,
+    longest: impl Fn(GroupIndex, usize) -> usize,
+) -> Converged {
+    let groups = |closed: bool| {
+        (0..geometries.len()).filter(move |&group| geometries[group].is_prefix_closed() == closed)
+    };
+    let closed_cover = groups(true).fold(bound, |bound, group| longest(group, bound));
+    let mut common = closed_cover;
+    loop {
+        let settled = groups(false).fold(common, |bound, group| longest(group, bound));
+        if settled == common {
+            break;
+        }
+        common = settled;
+    }
+    let any_closed = groups(true).next().is_some();
+    Converged { common, closed_cover: if any_closed { closed_cover } else { common } }
+}
+
+/// The highest page in `from..=bound` where the group can resume; pages below `from` are taken as present.
+fn match_group(
+    geometry: &Geometry,
+    group: GroupIndex,
+    tier: &Tier,
+    pages: &[PageId],
+    from: usize,
+    bound: usize,
+) -> usize {
+    let Some(lookback) = geometry.lookback_blocks else {
+        let miss = pages[from..bound].iter().position(|&page| !tier.has_page(group, page));
+        return miss.map_or(bound, |at| from + at);
+    };
+    let per_page = geometry.blocks_per_page;
+    // Walk slots from the right; `run` counts the present ones since the last miss, whose left end
+    // is `slot`. The first page boundary with its whole run behind it wins.
+    let mut boundary = bound;
+    let mut slot = bound * per_page;
+    while boundary > from {
+        let needed_from = (boundary * per_page).saturating_sub(lookback).max(from * per_page);
+        if slot <= needed_from {
+            return boundary;
+        }
+        let next = slot - 1;
+        if tier.lookup(group, pages[next / per_page], next % per_page) != HOLE {
+            slot = next;
+        } else {
+            // A miss at `next`: no boundary whose run holds it can win.
+            boundary = next / per_page;
+            slot = slot.min(boundary * per_page);
+            // Slots between the new boundary and the miss need no look: the run ends at the boundary.
+        }
+    }
+    from
+}

@@ -1,0 +1,26 @@
+//! The cache below admission: geometry, pool, tables, index, matching, the Host tier (`cache.md`).
+//! It knows tokens only through its geometry, and no request, role or plan.
+
+pub mod admission;
+pub mod check;
+pub mod coordinator;
+pub mod demand;
+pub mod geometry;
+pub mod holdings;
+pub mod host;
+pub mod ledger;
+pub mod matcher;
+pub mod persistent;
+pub mod pool;
+pub mod publication;
+pub mod table;
+pub mod tier;
+pub mod transfer;
+
+pub use coordinator::Coordinator;
+pub use demand::Demand;
+pub use geometry::{BlockId, Geometry, GroupIndex};
+pub use holdings::{Holdings, Progress};
+pub use matcher::Hit;
+pub use persistent::{ChangedCell, PersistentTable};
+pub use transfer::{CopyOp, OpId, StoreGuard};

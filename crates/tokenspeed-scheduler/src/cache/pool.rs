@@ -1,0 +1,224 @@
+//! The pool: parents in a queue, bound to a group while any of their slots is in use (`cache.md` §2).
+//!
+//! Beside placement it keeps the two counters that answer every capacity question without a walk:
+//! how many parents could be emptied, and how many slots each group could use in the others.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::geometry::{BlockId, GroupIndex};
+
+/// Blocks of one tier, all groups.
+#[derive(Debug)]
+pub struct Pool {
+    /// Empty parents, next one to be used first.
+    queue: VecDeque<u32>,
+    /// One a parent; place 0 is the null parent.
+    parents: Vec<Parent>,
+    groups: Vec<GroupPool>,
+    /// Bound parents none of whose blocks is pinned.
+    unpinned_parents: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Parent {
+    /// Meaningful while `used > 0`.
+    group: GroupIndex,
+    /// Slots in use.
+    used: u32,
+    /// Used slots that something beside the prefix index owns.
+    pinned: u32,
+}
+
+#[derive(Debug)]
+struct GroupPool {
+    blocks_per_parent: u32,
+    /// Partly used parents, fullest first, then lowest id.
+    partial: BTreeSet<(u32, u32)>,
+    /// By block id: whether the slot is in use.
+    in_use: Vec<bool>,
+    /// Free slots in the group's parents.
+    free_slots: usize,
+    /// Slots not pinned in those of the group's parents that hold a pinned one.
+    slack_slots: usize,
+}
+
+impl Pool {
+    /// A pool of `usable_parents`, each cut into `blocks_per_parent[group]` blocks of the group it serves.
+    pub fn new(usable_parents: usize, blocks_per_parent: &[u32]) -> Pool {
+        Pool {
+            queue: (1..=usable_parents as u32).collect(),
+            parents: vec![Parent::default(); usable_parents + 1],
+            groups: blocks_per_parent
+                .iter()
+                .map(|&k| GroupPool {
+                    blocks_per_parent: k,
+                    partial: BTreeSet::new(),
+                    in_use: vec![false; usable_parents * k as usize + 1],
+                    free_slots: 0,
+                    slack_slots: 0,
+                })
+                .collect(),
+            unpinned_parents: 0,
+        }
+    }
+
+    /// Takes a block, pinned: a slot of the fullest partly used parent, else of the queue's first.
+    pub fn acquire(&mut self, group: GroupIndex) -> Option<BlockId> {
+        let pool = &mut self.groups[group];
+        let k = pool.blocks_per_parent;
+        let (parent, fresh) = match pool.partial.first() {
+            Some(&(_, parent)) => (parent, false),
+            None => (self.queue.pop_front()?, true),
+        };
+        let state = &mut self.parents[parent as usize];
+        if fresh {
+            *state = Parent { group, used: 0, pinned: 0 };
+            pool.free_slots += k as usize;
+        } else {
+            pool.partial.remove(&(k - state.used, parent));
+        }
+        state.used += 1;
+        pool.free_slots -= 1;
+        if state.used < k {
+            pool.partial.insert((k - state.used, parent));
+        }
+        let first = 1 + (parent - 1) * k;
+        let block = (first..first + k)
+            .find(|&block| !pool.in_use[block as usize])
+            .expect("a partly used parent has a free slot");
+        pool.in_use[block as usize] = true;
+        // A parent enters the count of the unpinned only with its first pin gone: see `pin`.
+        if fresh {
+            self.unpinned_parents += 1;
+        }
+        self.pin(group, block);
+        Some(block)
+    }
+
+    /// Frees a block that is not pinned; its parent joins the queue's back when that was its last.
+    pub fn release(&mut self, group: GroupIndex, block: BlockId) {
+        let pool = &mut self.groups[group];
+        let k = pool.blocks_per_parent;
+        debug_assert!(pool.in_use[block as usize], "a block is freed once");
+        pool.in_use[block as usize] = false;
+        let parent = (block - 1) / k + 1;
+        let state = &mut self.parents[parent as usize];
+        if state.used < k {
+            pool.partial.remove(&(k - state.used, parent));
+        }
+        state.used -= 1;
+        pool.free_slots += 1;
+        if state.used == 0 {
+            pool.free_slots -= k as usize;
+            self.unpinned_parents -= 1;
+            self.queue.push_back(parent);
+        } else {
+            pool.partial.insert((k - state.used, parent));
+        }
+    }
+
+    /// Counts a block as owned by more than the prefix index.
+    pub fn pin(&mut self, group: GroupIndex, block: BlockId) {
+        let pool = &mut self.groups[group];
+        let k = pool.blocks_per_parent;
+        let state = &mut self.parents[((block - 1) / k + 1) as usize];
+        if state.pinned == 0 {
+            self.unpinned_parents -= 1;
+            pool.slack_slots += k as usize;
+        }
+        state.pinned += 1;
+        pool.slack_slots -= 1;
+    }
+
+    /// Takes that back.
+    pub fn unpin(&mut self, group: GroupIndex, block: BlockId) {
+        let pool = &mut self.groups[group];
+        let k = pool.blocks_per_parent;
+        let state = &mut self.parents[((block - 1) / k + 1) as usize];
+        state.pinned -= 1;
+        pool.slack_slots += 1;
+        if state.pinned == 0 {
+            self.unpinned_parents += 1;
+            pool.slack_slots -= k as usize;
+        }
+    }
+
+    /// Whether the block's slot is in use.
+    pub fn is_in_use(&self, group: GroupIndex, block: BlockId) -> bool {
+        self.groups[group].in_use[block as usize]
+    }
+
+    /// Used and pinned slots of a block's parent.
+    pub fn occupancy(&self, group: GroupIndex, block: BlockId) -> Occupancy {
+        let k = self.groups[group].blocks_per_parent;
+        let parent = (block - 1) / k + 1;
+        let state = self.parents[parent as usize];
+        Occupancy { parent, used: state.used, pinned: state.pinned }
+    }
+
+    /// Usable parents.
+    pub fn total_parents(&self) -> usize {
+        self.parents.len() - 1
+    }
+
+    /// Parents that wait in the queue.
+    pub fn empty_parents(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Bound parents that giving up cached blocks would empty.
+    pub fn unpinned_parents(&self) -> usize {
+        self.unpinned_parents
+    }
+
+    /// Free slots in the group's parents.
+    pub fn free_slots(&self, group: GroupIndex) -> usize {
+        self.groups[group].free_slots
+    }
+
+    /// Slots that are free, or cached and unpinned, in those of the group's parents that hold a pinned block.
+    pub fn slack_slots(&self, group: GroupIndex) -> usize {
+        self.groups[group].slack_slots
+    }
+
+    /// How many groups share the pool.
+    pub fn num_groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// k of a group.
+    pub fn blocks_per_parent(&self, group: GroupIndex) -> u32 {
+        self.groups[group].blocks_per_parent
+    }
+
+    /// The bound parents: number, group, used slots.
+    pub fn bound_parents(&self) -> impl Iterator<Item = (u32, GroupIndex, u32)> + '_ {
+        self.parents
+            .iter()
+            .enumerate()
+            .filter(|(_, state)| state.used > 0)
+            .map(|(parent, state)| (parent as u32, state.group, state.used))
+    }
+
+    /// The blocks in use in a parent of a group, by slot.
+    pub fn used_blocks(
+        &self,
+        group: GroupIndex,
+        parent: u32,
+    ) -> impl Iterator<Item = BlockId> + '_ {
+        let pool = &self.groups[group];
+        let first = 1 + (parent - 1) * pool.blocks_per_parent;
+        (first..first + pool.blocks_per_parent).filter(|&block| pool.in_use[block as usize])
+    }
+}
+
+/// How full one parent is.
+#[derive(Debug, Clone, Copy)]
+pub struct Occupancy {
+    /// The parent's number.
+    pub parent: u32,
+    /// Slots in use.
+    pub used: u32,
+    /// Used slots that something beside the prefix index owns.
+    pub pinned: u32,
+}

@@ -1,0 +1,117 @@
+//! Publication: what a request computed enters the Device index, and from there the queue to the
+//! Host (`cache.md` §6).
+
+use super::coordinator::Coordinator;
+use super::geometry::{GroupIndex, HOLE};
+use super::holdings::{Holdings, Progress};
+use super::tier::{BlockKey, BoundaryKind, EntryFacts};
+use crate::config::GroupKind;
+use crate::identity::PageId;
+
+impl Coordinator {
+    /// Publishes the pages completed since the last publication, by each group's retention.
+    pub(super) fn publish(&mut self, holdings: &mut Holdings, progress: Progress<'_>) {
+        let (from, to) = (holdings.published_pages, progress.pages.len());
+        if to <= from {
+            return;
+        }
+        let kind = if holdings.promotion_boundary == Some(progress.computed_tokens) {
+            BoundaryKind::Promoted
+        } else if progress.computed_tokens == progress.prompt_tokens {
+            BoundaryKind::Endpoint
+        } else {
+            BoundaryKind::Chunk
+        };
+        for group in 0..self.geometries.len() {
+            let per_page = self.geometries[group].blocks_per_page;
+            match self.geometries[group].kind {
+                GroupKind::Full => {
+                    for slot in from * per_page..to * per_page {
+                        let page = progress.pages[slot / per_page];
+                        self.publish_slot(holdings, group, slot, page, kind);
+                        if progress.from_prefill {
+                            self.queue_store(group, page, slot % per_page);
+                        }
+                    }
+                }
+                GroupKind::Sliding { .. } => {
+                    for slot in self.geometries[group].run_start(to)..to * per_page {
+                        let page = progress.pages[slot / per_page];
+                        if self.publish_slot(holdings, group, slot, page, kind) {
+                            self.queue_store(group, page, slot % per_page);
+                        }
+                    }
+                }
+                GroupKind::State => self.publish_states(holdings, progress, group, from, to),
+            }
+        }
+        let covered = self.tokens_of(to);
+        holdings.state_boundaries.retain(|&boundary| boundary > covered);
+        holdings.published_pages = to;
+    }
+
+    /// Publishes the materialized checkpoints within pages `from..to`; plain chunks stay private.
+    fn publish_states(
+        &mut self,
+        holdings: &mut Holdings,
+        progress: Progress<'_>,
+        group: GroupIndex,
+        from: usize,
+        to: usize,
+    ) {
+        let last_aligned = progress.prompt_tokens / self.granularity * self.granularity;
+        let per_page = self.geometries[group].blocks_per_page;
+        for boundary in holdings.state_boundaries.clone() {
+            let page = (boundary / self.granularity) as usize - 1;
+            if page < from || page >= to {
+                continue;
+            }
+            let kind = if holdings.promotion_boundary == Some(boundary) {
+                BoundaryKind::Promoted
+            } else if boundary == last_aligned {
+                BoundaryKind::Endpoint
+            } else {
+                continue;
+            };
+            let slot = (page + 1) * per_page - 1;
+            self.publish_slot(holdings, group, slot, progress.pages[page], kind);
+            self.queue_store(group, progress.pages[page], per_page - 1);
+        }
+    }
+
+    /// Registers one slot; an equal block that is there already takes its place (`cache.md` §4).
+    /// Whether the key is new to the index.
+    fn publish_slot(
+        &mut self,
+        holdings: &mut Holdings,
+        group: GroupIndex,
+        slot: usize,
+        page: PageId,
+        kind: BoundaryKind,
+    ) -> bool {
+        let block = holdings.groups[group].table.block(slot);
+        if block == HOLE {
+            return false;
+        }
+        let ordinal = slot % self.geometries[group].blocks_per_page;
+        let canonical = self.device.lookup(group, page, ordinal);
+        if canonical == HOLE {
+            let facts =
+                EntryFacts { epoch: holdings.epoch, slot: slot as u32, kind, acquired: false };
+            let key = BlockKey { page, ordinal: ordinal as u16 };
+            self.device.publish(&mut self.pages, group, block, key, facts);
+            return true;
+        }
+        if canonical != block {
+            self.device.retain(group, canonical);
+            let mut cells = self.persistent.row(group, holdings.row);
+            holdings.groups[group].table.repoint(&mut cells, slot, canonical);
+            self.device.release(group, block);
+        }
+        self.device.touch(group, canonical, |facts| {
+            facts.epoch = facts.epoch.max(holdings.epoch);
+            facts.kind = facts.kind.max(kind);
+        });
+        false
+    }
+}

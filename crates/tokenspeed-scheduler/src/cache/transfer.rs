@@ -1,0 +1,190 @@
+//! Copies in flight between the tiers, and the plan's orders for them (`cache.md` §8;
+//! `scheduler.md` §2).
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+
+use super::geometry::{BlockId, GroupIndex};
+use super::tier::{BlockKey, EntryFacts};
+use crate::identity::{ContentHash, PageId};
+
+/// Number of a copy; counted up from 0 over both directions.
+pub type OpId = u64;
+
+/// What keeps a store's Device sources from being overwritten before it has read them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreGuard {
+    /// They stay owned until the acknowledgement.
+    PinnedUntilAck,
+    /// The runtime orders the copy before anything else that the plan does to them; only a
+    /// retraction's store is of this kind.
+    StreamOrdered,
+}
+
+/// Orders to copy blocks, as parallel lists: outer one an operation, inner one a block.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct CopyOp {
+    /// One an operation; an acknowledgement names it.
+    pub op_ids: Vec<OpId>,
+    /// One a block: index of its group.
+    pub group_ids: Vec<Vec<i32>>,
+    /// One a block: Device ids on a write-back, Host ids on a load-back.
+    pub src_pages: Vec<Vec<i32>>,
+    /// One a block: Host ids on a write-back, Device ids on a load-back.
+    pub dst_pages: Vec<Vec<i32>>,
+    /// One a block: content hash of the prefix page that it belongs to.
+    pub content_hashes: Vec<Vec<ContentHash>>,
+    /// One a block: its ordinal in that page.
+    pub page_offsets: Vec<Vec<i32>>,
+    /// One an operation, write-backs only: true where the sources stay pinned until the
+    /// acknowledgement, false where the copy is stream-ordered (`scheduler.md` §2).
+    pub source_pinned: Vec<bool>,
+    /// One a block, load-backs only: 1 where the block must first be fetched from L3.
+    pub prefetch_from_storage: Vec<Vec<i32>>,
+}
+
+impl CopyOp {
+    /// Whether there is nothing to copy.
+    pub fn is_empty(&self) -> bool {
+        self.op_ids.is_empty()
+    }
+
+    /// Blocks to copy.
+    pub fn num_blocks(&self) -> usize {
+        self.src_pages.iter().map(Vec::len).sum()
+    }
+
+    pub(super) fn start(&mut self, op_id: OpId) {
+        self.op_ids.push(op_id);
+        for lists in
+            [&mut self.group_ids, &mut self.src_pages, &mut self.dst_pages, &mut self.page_offsets]
+        {
+            lists.push(Vec::new());
+        }
+        self.content_hashes.push(Vec::new());
+    }
+
+    pub(super) fn add(
+        &mut self,
+        group: GroupIndex,
+        src: BlockId,
+        dst: BlockId,
+        hash: ContentHash,
+        ordinal: u16,
+    ) {
+        fn push<T>(lists: &mut [Vec<T>], value: T) {
+            lists.last_mut().expect("an operation was started").push(value);
+        }
+        push(&mut self.group_ids, group as i32);
+        push(&mut self.src_pages, src as i32);
+        push(&mut self.dst_pages, dst as i32);
+        push(&mut self.page_offsets, i32::from(ordinal));
+        push(&mut self.content_hashes, hash);
+    }
+}
+
+/// One block's copy.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockCopy {
+    /// Group of both ends.
+    pub group: GroupIndex,
+    /// Its Device end.
+    pub device: BlockId,
+    /// Its Host end, pinned until the acknowledgement.
+    pub host: BlockId,
+    /// What it is.
+    pub key: BlockKey,
+    /// What the Host's index is to remember of it.
+    pub facts: EntryFacts,
+}
+
+/// A copy that was ordered and not yet acknowledged.
+#[derive(Debug)]
+pub enum Transfer {
+    /// Device to Host.
+    Store {
+        /// How the sources are guarded.
+        guard: StoreGuard,
+        /// The blocks.
+        blocks: Vec<BlockCopy>,
+    },
+    /// Host to Device: both ends are pinned.
+    Load {
+        /// The blocks.
+        blocks: Vec<BlockCopy>,
+    },
+}
+
+/// All copies in flight, the stores that wait for their plan, and the orders of the plan in the making.
+#[derive(Debug, Default)]
+pub struct Transfers {
+    next_op: OpId,
+    in_flight: BTreeMap<OpId, Transfer>,
+    /// Keys on their way to the Host.
+    storing: FxHashSet<(GroupIndex, PageId, u16)>,
+    /// Published blocks that the plan in the making is to store, in order of publication.
+    pub(super) pending: Vec<(GroupIndex, BlockKey)>,
+    pinned_stores: usize,
+    loads: usize,
+    /// Orders that the next plan carries.
+    pub(super) write_back: CopyOp,
+    pub(super) load_back: CopyOp,
+}
+
+impl Transfers {
+    /// Registers an ordered copy and numbers it.
+    pub(super) fn start(&mut self, transfer: Transfer) -> OpId {
+        match &transfer {
+            Transfer::Store { guard, blocks } => {
+                self.pinned_stores += usize::from(*guard == StoreGuard::PinnedUntilAck);
+                self.storing.extend(blocks.iter().map(|b| (b.group, b.key.page, b.key.ordinal)));
+            }
+            Transfer::Load { .. } => self.loads += 1,
+        }
+        let op_id = self.next_op;
+        self.next_op += 1;
+        self.in_flight.insert(op_id, transfer);
+        op_id
+    }
+
+    /// Takes an acknowledged copy out; `None` for a number that is not in flight.
+    pub(super) fn complete(&mut self, op_id: OpId) -> Option<Transfer> {
+        let transfer = self.in_flight.remove(&op_id)?;
+        match &transfer {
+            Transfer::Store { guard, blocks } => {
+                self.pinned_stores -= usize::from(*guard == StoreGuard::PinnedUntilAck);
+                for block in blocks {
+                    self.storing.remove(&(block.group, block.key.page, block.key.ordinal));
+                }
+            }
+            Transfer::Load { .. } => self.loads -= 1,
+        }
+        Some(transfer)
+    }
+
+    /// Whether a copy of that number is in flight, and which way it goes.
+    pub fn get(&self, op_id: OpId) -> Option<&Transfer> {
+        self.in_flight.get(&op_id)
+    }
+
+    /// Whether the key is on its way to the Host.
+    pub(super) fn is_storing(&self, group: GroupIndex, key: BlockKey) -> bool {
+        self.storing.contains(&(group, key.page, key.ordinal))
+    }
+
+    /// Pinned stores in flight: the acknowledgement returns capacity by itself (`scheduler.md` §2).
+    pub fn pinned_stores_in_flight(&self) -> usize {
+        self.pinned_stores
+    }
+
+    /// Load-backs in flight.
+    pub fn loads_in_flight(&self) -> usize {
+        self.loads
+    }
+
+    /// Every copy in flight.
+    pub fn in_flight(&self) -> impl Iterator<Item = (OpId, &Transfer)> + '_ {
+        self.in_flight.iter().map(|(&op_id, transfer)| (op_id, transfer))
+    }
+}

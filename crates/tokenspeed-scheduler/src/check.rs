@@ -1,0 +1,70 @@
+//! The checkers: every invariant, looked at whole (`liveness.md`; `scheduler.md` §5). Tests and debug
+//! builds run them after every call.
+
+use crate::request::{Request, State};
+use crate::scheduler::Scheduler;
+
+/// All checkers; the first broken invariant, in words.
+pub fn all(scheduler: &Scheduler) -> Result<(), String> {
+    let holdings = scheduler.requests.iter().map(|(_, r)| (&r.holdings, r.pages.as_slice()));
+    scheduler.cache.check(holdings)?;
+    let mut seated = 0;
+    for (key, request) in scheduler.requests.iter() {
+        check_request(scheduler, request)
+            .map_err(|what| format!("request '{}': {what}", request.id))?;
+        if request.holdings.is_resident() {
+            seated += 1;
+            let handle = scheduler.rows.handle(request.holdings.row);
+            if scheduler.rows.find(handle) != Some(key) {
+                return Err(format!("request '{}' is not in its row", request.id));
+            }
+        }
+    }
+    if seated != scheduler.rows.in_use() {
+        return Err(format!("{seated} requests are seated in {} rows", scheduler.rows.in_use()));
+    }
+    Ok(())
+}
+
+fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String> {
+    let granularity = scheduler.rules.granularity;
+    let resident = request.state().is_resident();
+    if resident != request.holdings.is_resident() {
+        return Err(format!("{} with row {}", request.state().name(), request.holdings.row));
+    }
+    if request.pages.len() as i64 != request.num_tokens() / granularity {
+        return Err("pages are named that its tokens do not fill, or the reverse".into());
+    }
+    // Only computed tokens are published (`scheduler.md` §5); a first hit was computed by others.
+    let computed_pages = request.computed_tokens() / granularity;
+    if resident && request.holdings.published_pages as i64 > computed_pages {
+        return Err(format!(
+            "{} pages are published of {computed_pages} computed",
+            request.holdings.published_pages
+        ));
+    }
+    if request.forwards_out > scheduler.rules.overlap_depth + 1 {
+        return Err(format!("{} results are out", request.forwards_out));
+    }
+    if !resident && request.forwards_out > 0 {
+        return Err("results are out against no blocks".into());
+    }
+    if request.chunks_out > request.forwards_out {
+        return Err("more chunks than forwards are out".into());
+    }
+    // Every token whose row a scheduled forward writes has a place in every full group.
+    let written = match request.state() {
+        State::Prefilling { window_end } => window_end,
+        State::PrefillDone | State::Decoding => request.prompt_tokens,
+        State::Submitted | State::Retracted { .. } => 0,
+    };
+    for (group, held) in request.holdings.groups.iter().enumerate() {
+        if resident && held.demanded_tokens < written {
+            return Err(format!(
+                "group {group} has room for {} tokens, {written} are written",
+                held.demanded_tokens
+            ));
+        }
+    }
+    Ok(())
+}

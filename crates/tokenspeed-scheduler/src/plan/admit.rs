@@ -1,0 +1,122 @@
+//! Admitting one chunk: probe, cut, demand, admit, move on (`scheduler.md` §1).
+
+use super::batch::PrefillOp;
+use super::chunk::{Chunk, next_chunk};
+use super::demand::{PrefillReserve, prefill_demands};
+use super::round::Round;
+use crate::cache::admission::{FirstAdmission, NoCapacity};
+use crate::cache::{Hit, Progress};
+use crate::request::{RequestKey, State};
+
+/// What became of a request that a phase tried to schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in the batch, and its prompt is complete.
+    Completed,
+    /// It is in the batch, and more of its prompt is to come: it holds the line.
+    Incomplete,
+    /// The pool cannot hold it now.
+    NoCapacity,
+    /// It waits for something else: budget, a row, a result.
+    NotNow,
+}
+
+impl Round<'_> {
+    /// Opens an admission: the first chunk of a prompt, submitted or retracted.
+    pub(super) fn schedule_first_chunk(&mut self, key: RequestKey) -> Outcome {
+        let Some(row) = self.rows.next() else {
+            return Outcome::NotNow;
+        };
+        let request = &self.requests[key];
+        let hit = self.probe(key);
+        let begin = self.cache.tokens_of(hit.total_pages);
+        let promotion = hit.promotion_boundary_pages.map(|pages| self.cache.tokens_of(pages));
+        let budget = self.build.budget_left();
+        let chunk = next_chunk(self.rules, begin, request.prompt_tokens, budget, promotion);
+        if chunk.size <= 0 {
+            return Outcome::NotNow;
+        }
+        let request = &mut self.requests[key];
+        let reserve = PrefillReserve::new(request, chunk, true);
+        let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
+        let first = FirstAdmission { hit: &hit, pages: &request.pages, row };
+        let mut holdings = std::mem::take(&mut request.holdings);
+        let admitted = self.cache.admit(
+            &mut holdings,
+            Some(first),
+            &demands,
+            Progress::NONE,
+            &mut self.build.fresh,
+        );
+        request.holdings = holdings;
+        if admitted == Err(NoCapacity) {
+            return Outcome::NoCapacity;
+        }
+        self.rows.take(key);
+        self.chunk_admitted(key, chunk, &hit)
+    }
+
+    /// The next chunk of a prompt under way.
+    pub(super) fn schedule_next_chunk(&mut self, key: RequestKey) -> Outcome {
+        let request = &self.requests[key];
+        if self.awaits_result(key) {
+            return Outcome::NotNow;
+        }
+        let begin = request.computed_tokens();
+        let promotion = request.holdings.promotion_boundary;
+        let budget = self.build.budget_left();
+        let chunk = next_chunk(self.rules, begin, request.prompt_tokens, budget, promotion);
+        if chunk.size <= 0 {
+            return Outcome::NotNow;
+        }
+        let reserve = PrefillReserve::new(request, chunk, false);
+        let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
+        let mut holdings = std::mem::take(&mut self.requests[key].holdings);
+        let progress = self.requests[key].progress(self.rules.granularity);
+        let admitted =
+            self.cache.admit(&mut holdings, None, &demands, progress, &mut self.build.fresh);
+        self.requests[key].holdings = holdings;
+        match admitted {
+            Err(NoCapacity) => Outcome::NoCapacity,
+            Ok(()) => self.chunk_admitted(key, chunk, &Hit::default()),
+        }
+    }
+
+    /// What the tiers hold of a prompt; at least its last token stays to be computed.
+    fn probe(&self, key: RequestKey) -> Hit {
+        let request = &self.requests[key];
+        // With the prefix cache off a prompt is not matched; a retracted one still finds its own
+        // snapshot, which is recovery and not reuse.
+        if self.rules.config.disable_prefix_cache && request.state() == State::Submitted {
+            return self.cache.no_hit();
+        }
+        let recomputed = self.rules.config.prefix_replay_tokens.max(1);
+        let bound = (request.prompt_tokens - recomputed).max(0) / self.rules.granularity;
+        self.cache.probe(&request.pages[..bound as usize])
+    }
+
+    fn chunk_admitted(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) -> Outcome {
+        let has_state_group = self.rules.has_state_group;
+        let request = &mut self.requests[key];
+        if let Some(boundary) = chunk.last_aligned_boundary(self.rules.granularity)
+            && has_state_group
+        {
+            request.holdings.state_boundaries.push(boundary);
+        }
+        let completes = chunk.end() == request.prompt_tokens;
+        let state = match completes {
+            true => State::PrefillDone,
+            false => State::Prefilling { window_end: chunk.end() },
+        };
+        self.requests.transition(key, state);
+        self.forward_scheduled(key);
+        self.requests[key].chunks_out += u32::from(!completes);
+        self.build.push_prefill(PrefillOp {
+            key,
+            chunk,
+            device_hit_tokens: self.cache.tokens_of(hit.device_pages),
+            host_hit_tokens: self.cache.tokens_of(hit.total_pages - hit.device_pages),
+        });
+        if completes { Outcome::Completed } else { Outcome::Incomplete }
+    }
+}

@@ -1,0 +1,82 @@
+//! The decode batch: every resident whose prompt is scheduled, oldest first.
+
+use super::admit::Outcome;
+use super::round::Round;
+use crate::cache::admission::NoCapacity;
+use crate::cache::{Demand, Progress};
+use crate::config::GroupKind;
+use crate::request::{RequestKey, State};
+
+impl Round<'_> {
+    /// Schedules decode steps while `reserved_tokens` of the budget stay untouched.
+    pub(super) fn schedule_decode_batch(&mut self, reserved_tokens: i64) {
+        let width = self.rules.decode_width;
+        let mut at = 0;
+        while let Some(key) = self.requests.decoding_at(at) {
+            at += 1;
+            if self.build.budget_left() - reserved_tokens < width {
+                return;
+            }
+            if self.schedule_decode(key) == Outcome::NoCapacity {
+                self.blocked(key);
+            }
+        }
+    }
+
+    /// One decode step. Within what the tables own it consumes tokens in place; only a step that
+    /// needs a block, completes a page or expires a slot is an admission (`cache.md` §3).
+    pub(super) fn schedule_decode(&mut self, key: RequestKey) -> Outcome {
+        let width = self.rules.decode_width;
+        let request = &self.requests[key];
+        // A request just prefilled in this very round waits for the next one.
+        if self.awaits_result(key) || request.budget_is_spoken_for() {
+            return Outcome::NotNow;
+        }
+        let extent = request.decode_extent(width);
+        let reserve_next = request.reserve_next_tokens.unwrap_or(0);
+        let tokens_for = |demanded: i64| (extent - demanded).max(reserve_next).max(0);
+        let progress = request.progress(self.rules.granularity);
+        if self.steps_in_place(key, progress, tokens_for) {
+            for held in &mut self.requests[key].holdings.groups {
+                held.demanded_tokens += tokens_for(held.demanded_tokens);
+            }
+        } else {
+            let demands: Vec<Demand> = request
+                .holdings
+                .groups
+                .iter()
+                .map(|held| Demand::Dense { tokens: tokens_for(held.demanded_tokens), reserve: 0 })
+                .collect();
+            let mut holdings = std::mem::take(&mut self.requests[key].holdings);
+            let progress = self.requests[key].progress(self.rules.granularity);
+            let admitted =
+                self.cache.admit(&mut holdings, None, &demands, progress, &mut self.build.fresh);
+            self.requests[key].holdings = holdings;
+            if admitted == Err(NoCapacity) {
+                return Outcome::NoCapacity;
+            }
+        }
+        self.requests[key].reserve_next_tokens = None;
+        self.requests.transition(key, State::Decoding);
+        self.forward_scheduled(key);
+        self.build.push_decode(key, width);
+        Outcome::Completed
+    }
+
+    fn steps_in_place(
+        &self,
+        key: RequestKey,
+        progress: Progress<'_>,
+        tokens_for: impl Fn(i64) -> i64,
+    ) -> bool {
+        let holdings = &self.requests[key].holdings;
+        progress.pages.len() <= holdings.published_pages
+            && self.cache.geometries().iter().zip(&holdings.groups).all(|(geometry, held)| {
+                let owned = held.table.len() as i64 * geometry.block_granularity;
+                let expires = geometry.kind != GroupKind::Full
+                    && geometry.first_retained_slot(progress.computed_tokens)
+                        > held.table.first_live();
+                held.demanded_tokens + tokens_for(held.demanded_tokens) <= owned && !expires
+            })
+    }
+}

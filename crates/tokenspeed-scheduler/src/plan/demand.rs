@@ -1,0 +1,61 @@
+//! What a prefill's admission asks of each group. This is the only place that sets a reserve, and it
+//! picks the rule by the group's retention (`scheduler.md` §1, Reserve).
+
+use super::chunk::Chunk;
+use super::rules::Rules;
+use crate::cache::{Demand, Geometry};
+use crate::config::GroupKind;
+use crate::request::Request;
+
+/// What holds for all groups of one prefill admission. Token counts.
+#[derive(Debug, Clone, Copy)]
+pub struct PrefillReserve {
+    /// Whether the chunk completes the prompt, so that a decode step follows.
+    completes: bool,
+    /// Held by full groups from a first chunk on: the rest of the prompt and the headroom.
+    headroom: i64,
+}
+
+impl PrefillReserve {
+    /// The reserve of a chunk; `first` where it opens an admission.
+    pub fn new(request: &Request, chunk: Chunk, first: bool) -> PrefillReserve {
+        let headroom = if first { request.admission_headroom() } else { 0 };
+        let rest = request.prompt_tokens - chunk.end();
+        PrefillReserve {
+            completes: rest == 0,
+            // Without a declared budget there is no headroom to hold, and the rest of the prompt is
+            // admitted chunk by chunk.
+            headroom: if headroom == 0 { 0 } else { rest + headroom },
+        }
+    }
+}
+
+/// One demand a group.
+pub fn prefill_demands(
+    rules: &Rules,
+    geometries: &[Geometry],
+    chunk: Chunk,
+    reserve: PrefillReserve,
+) -> Vec<Demand> {
+    let decode_slot = if reserve.completes { rules.decode_width } else { 0 };
+    let demand = |(geometry, &growth): (&Geometry, &i64)| match geometry.kind {
+        GroupKind::Full => {
+            Demand::Dense { tokens: chunk.size, reserve: decode_slot.max(reserve.headroom) }
+        }
+        // Slid-out pages are used again, so the rest of the prompt costs nothing.
+        GroupKind::Sliding { .. } => Demand::Dense { tokens: chunk.size, reserve: decode_slot },
+        GroupKind::State => Demand::SparseSuffix {
+            extent: chunk.end(),
+            first_slot: first_state_slot(rules, geometry, chunk),
+            reserve: if reserve.completes { growth } else { 0 },
+        },
+    };
+    geometries.iter().zip(&rules.state_growth).map(demand).collect()
+}
+
+/// The slot of the chunk's aligned checkpoint, or of its endpoint where it passes no boundary: the
+/// earlier ones are never materialized (`scheduler.md` §1.2).
+fn first_state_slot(rules: &Rules, geometry: &Geometry, chunk: Chunk) -> usize {
+    let from = chunk.last_aligned_boundary(rules.granularity).unwrap_or(chunk.end());
+    geometry.slots_for(from) - 1
+}

@@ -1,0 +1,44 @@
+//! Requests that the scheduler ends by itself, and says so (`liveness.md` 1).
+
+use super::output::{AbortNotice, AbortReason};
+use super::round::Round;
+use crate::cache::StoreGuard;
+use crate::request::RequestKey;
+
+impl Round<'_> {
+    /// Ends requests that have generated their declared budget and that no client has finished.
+    pub(super) fn end_spent_budgets(&mut self) {
+        let spent: Vec<RequestKey> = self
+            .requests
+            .residents()
+            .filter(|&key| {
+                let request = &self.requests[key];
+                request.forwards_out == 0 && request.budget_is_spoken_for()
+            })
+            .collect();
+        for key in spent {
+            let request = &self.requests[key];
+            let text = format!(
+                "request '{}' generated its `max_new_tokens` of {}; finish it, or submit it with more",
+                request.id, request.max_new_tokens
+            );
+            let mut holdings = std::mem::take(&mut self.requests[key].holdings);
+            let progress = self.requests[key].progress(self.rules.granularity);
+            self.cache.flush(&mut holdings, progress);
+            self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
+            self.requests[key].holdings = holdings;
+            self.end(key, AbortReason::BudgetSpent, text);
+        }
+    }
+
+    /// Frees a request and reports why.
+    pub(super) fn end(&mut self, key: RequestKey, reason: AbortReason, text: String) {
+        let mut request = self.requests.remove(key);
+        if request.holdings.is_resident() {
+            self.rows.give_back(request.holdings.row);
+            self.cache.release(&mut request.holdings);
+        }
+        self.cache.forget_pages(&request.pages);
+        self.build.aborts.push(AbortNotice { request_id: request.id, reason, text });
+    }
+}

@@ -1,0 +1,28 @@
+//! The grammar of a fused engine: everything local (`scheduler.md` §3.3).
+
+use super::round::Round;
+
+impl Round<'_> {
+    /// Mixed: decodes first, since clients are reading them, and prompts take what budget they leave.
+    /// Unmixed: prompts first and alone, decodes only in a round without any.
+    pub fn plan_fused(&mut self) {
+        self.end_spent_budgets();
+        if self.rules.config.enable_mixed_prefill_decode {
+            self.schedule_decode_batch(self.state_prefill_reserve());
+            self.schedule_local_prefill_work();
+        } else {
+            self.schedule_local_prefill_work();
+            if !self.build.prefill_progressed() {
+                self.schedule_decode_batch(0);
+            }
+        }
+        self.maybe_retract_for_capacity();
+    }
+
+    /// One page of budget that decodes leave to a pending prompt of a model with recurrent states:
+    /// it cannot advance by less.
+    fn state_prefill_reserve(&self) -> i64 {
+        let pending = self.requests.num_waiting() > 0 || self.requests.has_incomplete_prefill();
+        if self.rules.has_state_group && pending { self.rules.granularity } else { 0 }
+    }
+}

@@ -1,0 +1,19 @@
+//! The round: shared phases, and one grammar a role over them (`scheduler.md` §3). Tokens and groups
+//! are known here, parents and packing are not.
+
+pub mod admit;
+pub mod batch;
+pub mod chunk;
+pub mod decode;
+pub mod demand;
+pub mod end;
+pub mod fused;
+pub mod output;
+pub mod prefill;
+pub mod retraction;
+pub mod round;
+pub mod rules;
+
+pub use output::{AbortNotice, AbortReason, Batch, BlockTable, ChangedCell, CopyOp, ExecutionPlan};
+pub use round::Round;
+pub use rules::Rules;

@@ -1,0 +1,172 @@
+//! What a round tells the engine to do: the execution plan (`scheduler.md` §3; `api.md`, "The plan").
+
+use std::sync::Arc;
+
+use super::round::Round;
+pub use crate::cache::{ChangedCell, CopyOp};
+use crate::request::{Handle, RequestKey, RequestSet};
+
+/// One round's orders. Vectors are one entry a request, a prefill, a decode or a cache group, as each
+/// field says; group order is that of `SchedulerConfig::cache_groups`.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct ExecutionPlan {
+    /// The forward of this round; without requests when nothing is to run.
+    pub batch: Batch,
+    /// Device-to-Host copies, first in the round's order (`runtime.md`, "One round on the device").
+    pub write_back: CopyOp,
+    /// Host-to-Device copies, after the zeroing.
+    pub load_back: CopyOp,
+    /// Decode role: the admission whose prompt the peer prefills (`scheduler.md` §3.2).
+    pub remote_prefill: Option<Batch>,
+    /// Prefill role: completed prompts handed to the peer (`scheduler.md` §3.1).
+    pub remote_decode: Option<Batch>,
+    /// Device blocks to zero before the forward, one list a group, in the order granted.
+    pub pages_to_zero: Vec<Vec<i32>>,
+    /// Cells of the persistent block tables that this round changed, one list a group.
+    pub changed_cells: Vec<Vec<ChangedCell>>,
+    /// Requests that this round retracted: their rows are given up, they come back as prefills.
+    pub retracted: Vec<Handle>,
+    /// Requests that the scheduler ended by itself, with the reason (`liveness.md` 1).
+    pub aborts: Vec<AbortNotice>,
+}
+
+/// A request that the scheduler ended: it could never run again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AbortNotice {
+    /// The request's id.
+    pub request_id: Arc<str>,
+    /// Why.
+    pub reason: AbortReason,
+    /// One sentence that names the bound and what to raise.
+    pub text: String,
+}
+
+/// Why the scheduler ended a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbortReason {
+    /// It outgrew what the whole pool can hold, so that no readmission could ever fit.
+    OutgrewPool,
+    /// It generated its whole declared budget and the client did not finish it.
+    BudgetSpent,
+}
+
+impl AbortReason {
+    /// The stable name of the reason.
+    pub fn name(self) -> &'static str {
+        match self {
+            AbortReason::OutgrewPool => "outgrew_pool",
+            AbortReason::BudgetSpent => "budget_spent",
+        }
+    }
+}
+
+/// A forward: prefills first, then decodes, each in scheduling order.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Batch {
+    /// One a request.
+    pub request_ids: Vec<Arc<str>>,
+    /// One a request: generation and row.
+    pub handles: Vec<Handle>,
+    /// One a request: row of the request pool, from 1.
+    pub request_pool_indices: Vec<i32>,
+    /// One a request: rows of input in this forward, in tokens (a prefill's replay included).
+    pub input_lengths: Vec<i32>,
+    /// One a request: the whole, rebased, prompt in tokens.
+    pub prefill_lengths: Vec<i32>,
+    /// How many requests lead the batch as prefills.
+    pub num_extends: usize,
+    /// Concatenated over the prefills.
+    pub input_ids: Vec<i32>,
+    /// `input_ids` shifted by one token, -1 past the prompt.
+    pub shifted_input_ids: Vec<i32>,
+    /// One a prefill: first position of its input, `begin - replay`.
+    pub extend_prefix_lens: Vec<i32>,
+    /// One a prefill: re-fed tokens ahead of `begin` (`scheduler.md` §1.3).
+    pub extend_replay_lens: Vec<i32>,
+    /// One a prefill: tokens that its admission found on the Device; 0 but on an admission's first chunk.
+    pub device_hit_tokens: Vec<i32>,
+    /// One a prefill: tokens that its admission loads from the Host.
+    pub host_hit_tokens: Vec<i32>,
+    /// One a decode: the token where its executor cannot know it, else -1.
+    pub decode_input_ids: Vec<i32>,
+    /// One list a decode: the drafter's candidates on a remote decode.
+    pub spec_candidate_ids: Vec<Vec<i32>>,
+    /// One table a group; empty where the engine reads the persistent tables instead.
+    pub block_tables: Vec<BlockTable>,
+}
+
+/// A group's table of a batch: `[requests, columns]`, row-major; slots absolute, hole 0, padding -1.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct BlockTable {
+    /// Row-major cells, `requests * columns` of them.
+    pub cells: Vec<i32>,
+    /// Slots of the longest table in the batch.
+    pub columns: usize,
+}
+
+/// Writes a finished round down as the engine reads it.
+pub fn assemble(round: Round<'_>, with_block_tables: bool) -> ExecutionPlan {
+    let Round { rules, cache, requests, rows, build, .. } = round;
+    let mut batch = Batch { num_extends: build.prefills().len(), ..Batch::default() };
+    let prefills = build.prefills().iter().map(|op| op.key);
+    let keys: Vec<RequestKey> = prefills.chain(build.decodes().iter().copied()).collect();
+    for &key in &keys {
+        let request = &requests[key];
+        let row = request.holdings.row;
+        batch.request_ids.push(request.id.clone());
+        batch.handles.push(rows.handle(row));
+        batch.request_pool_indices.push(row);
+        batch.prefill_lengths.push(request.prompt_tokens as i32);
+    }
+    for op in build.prefills() {
+        let tokens = &requests[op.key].tokens;
+        let prompt_end = requests[op.key].prompt_tokens as usize;
+        let (begin, end) = (op.chunk.begin as usize, op.chunk.end() as usize);
+        batch.input_lengths.push(op.chunk.size as i32);
+        batch.input_ids.extend_from_slice(&tokens[begin..end]);
+        batch.shifted_input_ids.extend_from_slice(&tokens[begin + 1..(end + 1).min(prompt_end)]);
+        if end == prompt_end {
+            batch.shifted_input_ids.push(-1);
+        }
+        batch.extend_prefix_lens.push(op.chunk.begin as i32);
+        batch.extend_replay_lens.push(0);
+        batch.device_hit_tokens.push(op.device_hit_tokens as i32);
+        batch.host_hit_tokens.push(op.host_hit_tokens as i32);
+    }
+    let decodes = build.decodes().len();
+    batch.input_lengths.resize(keys.len(), rules.decode_width as i32);
+    batch.decode_input_ids.resize(decodes, -1);
+    batch.spec_candidate_ids.resize_with(decodes, Vec::new);
+    if with_block_tables && !keys.is_empty() {
+        batch.block_tables = (0..cache.geometries().len())
+            .map(|group| BlockTable::of(requests, &keys, group))
+            .collect();
+    }
+    let (write_back, load_back) = cache.take_copies();
+    let mut changed_cells = Vec::new();
+    cache.drain_changed_cells(&mut changed_cells);
+    ExecutionPlan {
+        batch,
+        write_back,
+        load_back,
+        remote_prefill: None,
+        remote_decode: None,
+        pages_to_zero: build.fresh,
+        changed_cells,
+        retracted: build.retracted,
+        aborts: build.aborts,
+    }
+}
+
+impl BlockTable {
+    fn of(requests: &RequestSet, keys: &[RequestKey], group: usize) -> BlockTable {
+        let slots = |key: &RequestKey| requests[*key].holdings.groups[group].table.slots();
+        let columns = keys.iter().map(|key| slots(key).len()).max().unwrap_or(0);
+        let mut cells = Vec::with_capacity(keys.len() * columns);
+        for key in keys {
+            cells.extend(slots(key).iter().map(|&block| block as i32));
+            cells.resize(cells.len() + columns - slots(key).len(), -1);
+        }
+        BlockTable { cells, columns }
+    }
+}

@@ -1,0 +1,86 @@
+//! The local-prefill phases that roles share: a readmission, prompts under way, new prompts
+//! (`scheduler.md` §3.3), behind the line that an incomplete prompt holds (§1.1).
+
+use super::admit::Outcome;
+use super::round::Round;
+use crate::request::RequestKey;
+
+impl Round<'_> {
+    /// Readmission first, since it holds a snapshot that other admissions could evict.
+    pub(super) fn schedule_local_prefill_work(&mut self) {
+        let readmission = self.schedule_readmission();
+        if readmission == Line::Held || self.schedule_resident_chunks() == Line::Held {
+            return;
+        }
+        // A newcomer could take the very blocks that a waiting readmission needs.
+        if readmission == Line::Free && self.requests.next_readmission().is_none() {
+            self.schedule_new_prompts();
+        }
+    }
+
+    /// The one readmission that this round may start. One that does not fit waits, and is never what
+    /// a retraction is for (`scheduler.md` §4).
+    fn schedule_readmission(&mut self) -> Line {
+        let Some(key) = self.requests.next_readmission() else {
+            return Line::Free;
+        };
+        if self.build.budget_left() <= 0 {
+            return Line::Held;
+        }
+        match self.schedule_first_chunk(key) {
+            Outcome::Incomplete => Line::Held,
+            Outcome::Completed => Line::Free,
+            Outcome::NoCapacity | Outcome::NotNow => Line::SealedToNewcomers,
+        }
+    }
+
+    fn schedule_resident_chunks(&mut self) -> Line {
+        let mut from = 0;
+        while let Some(key) = self.requests.prefilling_from(from) {
+            from = self.requests[key].submission + 1;
+            if self.build.budget_left() <= 0 {
+                return Line::Held;
+            }
+            match self.schedule_next_chunk(key) {
+                Outcome::Completed => {}
+                Outcome::NoCapacity => self.blocked(key),
+                Outcome::Incomplete => return Line::Held,
+                Outcome::NotNow => {}
+            }
+        }
+        Line::Free
+    }
+
+    fn schedule_new_prompts(&mut self) {
+        let mut from = 0;
+        while let Some(key) = self.requests.waiting_from(from) {
+            from = self.requests[key].submission + 1;
+            if self.build.budget_left() <= 0 || self.rows.next().is_none() {
+                return;
+            }
+            match self.schedule_first_chunk(key) {
+                Outcome::Incomplete => return,
+                Outcome::NoCapacity => self.blocked(key),
+                Outcome::Completed | Outcome::NotNow => {}
+            }
+        }
+    }
+
+    /// Notes an admission that failed for capacity.
+    pub(super) fn blocked(&mut self, key: RequestKey) {
+        self.feedback.capacity_blocker.get_or_insert(key);
+        if self.requests[key].state().is_resident() {
+            self.feedback.stalled.push(key);
+        }
+    }
+}
+
+/// Whether later phases may schedule prompts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Free,
+    /// A readmission waits: prompts under way go on, new ones do not start.
+    SealedToNewcomers,
+    /// An incomplete prompt was scheduled, or the budget is spent.
+    Held,
+}

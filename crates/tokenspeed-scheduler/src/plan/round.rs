@@ -1,0 +1,44 @@
+//! A round under way: the state that its phases share.
+
+use super::batch::{AdmissionFeedback, PlanBuild};
+use super::rules::Rules;
+use crate::cache::Coordinator;
+use crate::request::{RequestKey, RequestSet, Rows};
+
+/// What one plan build reads and changes.
+#[derive(Debug)]
+pub struct Round<'a> {
+    /// The configuration's numbers.
+    pub rules: &'a Rules,
+    /// Blocks and index.
+    pub cache: &'a mut Coordinator,
+    /// Live requests.
+    pub requests: &'a mut RequestSet,
+    /// The request pool.
+    pub rows: &'a mut Rows,
+    /// Number of the retraction before the next one (`scheduler.md` §4).
+    pub retraction_epoch: &'a mut u64,
+    /// Number of the round.
+    pub number: u64,
+    /// The plan so far.
+    pub build: PlanBuild,
+    /// What admissions reported.
+    pub feedback: AdmissionFeedback,
+}
+
+impl Round<'_> {
+    /// Counts a forward as out against a request's blocks.
+    pub(super) fn forward_scheduled(&mut self, key: RequestKey) {
+        let request = &mut self.requests[key];
+        if request.forwards_out == 0 {
+            request.owed_since_round = self.number;
+        }
+        request.forwards_out += 1;
+    }
+
+    /// Whether a request has as many results out as the overlap allows (`liveness.md`, "planning
+    /// ahead without results").
+    pub(super) fn awaits_result(&self, key: RequestKey) -> bool {
+        self.requests[key].forwards_out > self.rules.overlap_depth
+    }
+}

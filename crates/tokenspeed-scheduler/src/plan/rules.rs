@@ -1,0 +1,49 @@
+//! What the configuration says to a round: the numbers that phases read, made once.
+
+use crate::capacity::{CapacityModel, request_token_limit, snapshot_state_reserve_tokens};
+use crate::config::{GroupKind, SchedulerConfig};
+use crate::error::Result;
+
+/// Token counts unless a name says otherwise.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// The configuration itself.
+    pub config: SchedulerConfig,
+    /// P.
+    pub granularity: i64,
+    /// Width of a decode step.
+    pub decode_width: i64,
+    /// Results of one request that may be out when it is scheduled.
+    pub overlap_depth: u32,
+    /// One a group: what the admission that finishes shaping a state group holds beyond its endpoint.
+    pub state_growth: Vec<i64>,
+    /// Whether any group keeps recurrent states: its chunks end on page boundaries.
+    pub has_state_group: bool,
+    /// The most that one request may ever need (`scheduler.md` §1.4).
+    pub token_limit: i64,
+}
+
+impl Rules {
+    /// The rules of a validated configuration.
+    pub fn new(config: &SchedulerConfig) -> Result<Rules> {
+        let model = CapacityModel::new(config)?;
+        let groups = &config.cache_groups;
+        Ok(Rules {
+            granularity: config.prefix_granularity,
+            decode_width: config.decode_input_tokens,
+            overlap_depth: config.overlap_schedule_depth as u32,
+            state_growth: groups
+                .iter()
+                .map(|group| snapshot_state_reserve_tokens(group.block_granularity, config))
+                .collect(),
+            has_state_group: groups.iter().any(|group| group.kind() == GroupKind::State),
+            token_limit: model.max_token_limit(config.usable_device_parents()),
+            config: config.clone(),
+        })
+    }
+
+    /// What a request of that prompt and budget may come to need; to hold against `token_limit`.
+    pub fn limit_of(&self, prompt_tokens: i64, max_new_tokens: i64) -> i64 {
+        request_token_limit(prompt_tokens, max_new_tokens, &self.config)
+    }
+}

@@ -1,0 +1,142 @@
+//! A request: its tokens, where it stands, and what it holds.
+
+pub mod handle;
+pub mod lifecycle;
+pub mod rows;
+pub mod set;
+
+use std::sync::Arc;
+
+pub use handle::Handle;
+pub use lifecycle::State;
+pub use rows::Rows;
+pub use set::{RequestKey, RequestSet};
+
+use crate::cache::{Holdings, Progress};
+use crate::identity::PageId;
+
+/// A live request.
+#[derive(Debug)]
+pub struct Request {
+    /// The client's name for it.
+    pub id: Arc<str>,
+    /// Submission number: the order in which requests are considered.
+    pub submission: u64,
+    /// Where it stands; changed through [`RequestSet::transition`] only.
+    pub(crate) state: State,
+    /// Prompt and output.
+    pub tokens: Vec<i32>,
+    /// The complete prefix pages of `tokens`, each named once.
+    pub pages: Vec<PageId>,
+    /// Tokens of the prompt as it was submitted.
+    pub submitted_tokens: i64,
+    /// Tokens of the rebased prompt: a retraction makes all tokens so far a prompt to compute again.
+    pub prompt_tokens: i64,
+    /// Token budget of the output; 0 where it was not declared.
+    pub max_new_tokens: i64,
+    /// Retractions for capacity: each widens the headroom of the next admission (`scheduler.md` §4).
+    pub retractions: i64,
+    /// What it holds of the cache.
+    pub holdings: Holdings,
+    /// Forwards that were scheduled and whose results have not landed (`scheduler.md` §2). They are
+    /// out against the blocks held, so the count goes with them.
+    pub forwards_out: u32,
+    /// How many of them compute an intermediate chunk: their results bring no token.
+    pub chunks_out: u32,
+    /// The round that scheduled the oldest of them; meaningful while `forwards_out > 0`.
+    pub owed_since_round: u64,
+    /// Results of forwards that were out when the blocks were taken away: they will count for nothing.
+    pub stale_results: u32,
+    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
+    pub reserve_next_tokens: Option<i64>,
+    /// The drafter's candidates that came with the last result.
+    pub spec_candidate_ids: Vec<i32>,
+}
+
+/// safe_steps of `scheduler.md` §4: decode steps that one admission prepays at most, in tokens.
+pub const SAFE_STEPS_TOKENS: i64 = 4096;
+
+impl Request {
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Prompt and output so far, in tokens.
+    pub fn num_tokens(&self) -> i64 {
+        self.tokens.len() as i64
+    }
+
+    /// Output so far, in tokens.
+    pub fn generated_tokens(&self) -> i64 {
+        self.num_tokens() - self.submitted_tokens
+    }
+
+    /// Whether a client may be reading its output already.
+    pub fn has_generated_output(&self) -> bool {
+        self.generated_tokens() > 0
+    }
+
+    /// The one frontier of publication and retention (`scheduler.md` §5): the scheduled window's end
+    /// while prefilling, every token but the last while decoding.
+    pub fn computed_tokens(&self) -> i64 {
+        match self.state {
+            State::Submitted | State::Retracted { .. } => 0,
+            State::Prefilling { window_end } => window_end,
+            State::PrefillDone => self.prompt_tokens,
+            // The prompt's sample may be out still; the prompt itself is computed.
+            State::Decoding => (self.num_tokens() - 1).max(self.prompt_tokens),
+        }
+    }
+
+    /// What it computed so far, for its next admission to publish; `granularity` is P.
+    pub fn progress(&self, granularity: i64) -> Progress<'_> {
+        let computed_tokens = self.computed_tokens();
+        Progress {
+            pages: &self.pages[..(computed_tokens / granularity) as usize],
+            computed_tokens,
+            prompt_tokens: self.prompt_tokens,
+            from_prefill: self.state != State::Decoding,
+        }
+    }
+
+    /// End of the tokens that a decode step of `width` rows, behind the decode steps that are out,
+    /// may write: the last token known is its first input, or the prompt's sample, if that is out.
+    ///
+    /// ```text
+    ///   computed      known                   end
+    ///   |...., last token |-- width, out --|-- width --|
+    /// ```
+    pub fn decode_extent(&self, width: i64) -> i64 {
+        let sample_out = self.num_tokens() == self.prompt_tokens;
+        let steps_out = i64::from(self.forwards_out - self.chunks_out) - i64::from(sample_out);
+        let input = (self.num_tokens() - 1).max(self.prompt_tokens);
+        input + (steps_out.max(0) + 1) * width
+    }
+
+    /// Whether results that are out, of one token at least each, spend the declared budget.
+    pub fn budget_is_spoken_for(&self) -> bool {
+        self.max_new_tokens > 0
+            && self.generated_tokens() + i64::from(self.forwards_out) >= self.max_new_tokens
+    }
+
+    /// Room for decode steps that an admission must secure (`scheduler.md` §4); 0 where no budget
+    /// was declared, since nothing bounds what would have to be held.
+    pub fn admission_headroom(&self) -> i64 {
+        if self.max_new_tokens == 0 {
+            return 0;
+        }
+        (self.max_new_tokens - self.generated_tokens()).max(0).min(self.secured_window())
+    }
+
+    /// Whether the last admission secured the whole budget that was open then (`scheduler.md` §4).
+    /// Judged against that budget and never against today's, which spent headroom shrinks as well.
+    pub fn reserve_covers_generation(&self) -> bool {
+        let open_at_admission = self.max_new_tokens - (self.prompt_tokens - self.submitted_tokens);
+        self.max_new_tokens > 0 && self.secured_window() >= open_at_admission
+    }
+
+    fn secured_window(&self) -> i64 {
+        SAFE_STEPS_TOKENS * (1 + self.retractions)
+    }
+}

@@ -1,0 +1,205 @@
+//! The live requests, and the orders in which the phases of a round look at them. Each request stands
+//! in exactly the order that its state names, so that no phase walks requests it has no work for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::Request;
+use super::lifecycle::State;
+
+/// Place of a live request. Used again after it has ended: never keep one across calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestKey(u32);
+
+/// An order's entry: submission number first.
+type Queued = (u64, RequestKey);
+
+/// All live requests.
+#[derive(Debug, Default)]
+pub struct RequestSet {
+    places: Vec<Option<Request>>,
+    free: Vec<u32>,
+    by_id: FxHashMap<Arc<str>, RequestKey>,
+    submitted: u64,
+    /// Waiting for a first admission, in submission order.
+    waiting: BTreeSet<Queued>,
+    /// Waiting to come back from a snapshot: victims with output first, then the oldest epoch
+    /// (`scheduler.md` §4).
+    readmissions: BTreeSet<(bool, u64, RequestKey)>,
+    /// Prompts under way, in submission order.
+    prefilling: BTreeSet<Queued>,
+    /// Requests whose prompt is scheduled, in submission order.
+    decoding: Vec<Queued>,
+    /// How many of `decoding` are `PrefillDone`.
+    prefill_done: usize,
+}
+
+impl RequestSet {
+    /// Adds a request as the newest.
+    pub fn insert(&mut self, mut request: Request) -> RequestKey {
+        request.submission = self.submitted;
+        self.submitted += 1;
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            (self.places.len() - 1) as u32
+        });
+        let key = RequestKey(at);
+        self.by_id.insert(request.id.clone(), key);
+        self.places[at as usize] = Some(request);
+        self.enqueue(key);
+        key
+    }
+
+    /// Takes a request out for good.
+    pub fn remove(&mut self, key: RequestKey) -> Request {
+        self.dequeue(key);
+        let request = self.places[key.0 as usize].take().expect("a key names a live request");
+        self.by_id.remove(&request.id);
+        self.free.push(key.0);
+        request
+    }
+
+    /// Moves a request to another state, and to the order that the state stands in.
+    pub fn transition(&mut self, key: RequestKey, state: State) {
+        let from = self[key].state;
+        match (from, state) {
+            // The common steps stay where they are in their order.
+            (State::Prefilling { .. }, State::Prefilling { .. }) => self[key].state = state,
+            (State::Decoding, State::Decoding) => {}
+            (State::PrefillDone, State::Decoding) => {
+                self.prefill_done -= 1;
+                self[key].state = state;
+            }
+            _ => {
+                self.dequeue(key);
+                self[key].state = state;
+                self.enqueue(key);
+            }
+        }
+    }
+
+    /// The live request of that id.
+    pub fn find(&self, id: &str) -> Option<RequestKey> {
+        self.by_id.get(id).copied()
+    }
+
+    /// How many requests are live.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// All live requests, in no order that means anything but the same on every rank.
+    pub fn iter(&self) -> impl Iterator<Item = (RequestKey, &Request)> + '_ {
+        self.places
+            .iter()
+            .enumerate()
+            .filter_map(|(at, request)| Some((RequestKey(at as u32), request.as_ref()?)))
+    }
+
+    /// The first request at or after a submission number that waits like a new prompt.
+    pub fn waiting_from(&self, submission: u64) -> Option<RequestKey> {
+        self.waiting.range((submission, RequestKey(0))..).next().map(|&(_, key)| key)
+    }
+
+    /// The readmission that is next.
+    pub fn next_readmission(&self) -> Option<RequestKey> {
+        self.readmissions.first().map(|&(_, _, key)| key)
+    }
+
+    /// The first prompt under way at or after a submission number.
+    pub fn prefilling_from(&self, submission: u64) -> Option<RequestKey> {
+        self.prefilling.range((submission, RequestKey(0))..).next().map(|&(_, key)| key)
+    }
+
+    /// The `at`-th request whose prompt is scheduled, in submission order.
+    pub fn decoding_at(&self, at: usize) -> Option<RequestKey> {
+        self.decoding.get(at).map(|&(_, key)| key)
+    }
+
+    /// Every request that holds blocks, in submission order within each kind.
+    pub fn residents(&self) -> impl Iterator<Item = RequestKey> + '_ {
+        self.prefilling.iter().chain(&self.decoding).map(|&(_, key)| key)
+    }
+
+    /// Requests that wait for an admission, first or repeated.
+    pub fn num_waiting(&self) -> usize {
+        self.waiting.len() + self.readmissions.len()
+    }
+
+    /// Requests that prefill, or have and did not yet decode.
+    pub fn num_prefilling(&self) -> usize {
+        self.prefilling.len() + self.prefill_done
+    }
+
+    /// Whether a prompt is under way in part.
+    pub fn has_incomplete_prefill(&self) -> bool {
+        !self.prefilling.is_empty()
+    }
+
+    /// Requests that decode.
+    pub fn num_decoding(&self) -> usize {
+        self.decoding.len() - self.prefill_done
+    }
+
+    fn enqueue(&mut self, key: RequestKey) {
+        let (submission, state) = (self[key].submission, self[key].state);
+        match state {
+            State::Prefilling { .. } => {
+                self.prefilling.insert((submission, key));
+            }
+            State::PrefillDone | State::Decoding => {
+                self.prefill_done += usize::from(state == State::PrefillDone);
+                let at = self.decoding.partition_point(|&queued| queued < (submission, key));
+                self.decoding.insert(at, (submission, key));
+            }
+            State::Retracted { epoch, resumes_generation, has_recoverable_snapshot: true } => {
+                self.readmissions.insert((!resumes_generation, epoch, key));
+            }
+            State::Submitted | State::Retracted { .. } => {
+                self.waiting.insert((submission, key));
+            }
+        }
+    }
+
+    fn dequeue(&mut self, key: RequestKey) {
+        let (submission, state) = (self[key].submission, self[key].state);
+        match state {
+            State::Prefilling { .. } => {
+                self.prefilling.remove(&(submission, key));
+            }
+            State::PrefillDone | State::Decoding => {
+                self.prefill_done -= usize::from(state == State::PrefillDone);
+                let at = self.decoding.partition_point(|&queued| queued < (submission, key));
+                debug_assert_eq!(self.decoding[at], (submission, key));
+                self.decoding.remove(at);
+            }
+            State::Retracted { epoch, resumes_generation, has_recoverable_snapshot: true } => {
+                self.readmissions.remove(&(!resumes_generation, epoch, key));
+            }
+            State::Submitted | State::Retracted { .. } => {
+                self.waiting.remove(&(submission, key));
+            }
+        }
+    }
+}
+
+impl std::ops::Index<RequestKey> for RequestSet {
+    type Output = Request;
+
+    fn index(&self, key: RequestKey) -> &Request {
+        self.places[key.0 as usize].as_ref().expect("a key names a live request")
+    }
+}
+
+impl std::ops::IndexMut<RequestKey> for RequestSet {
+    fn index_mut(&mut self, key: RequestKey) -> &mut Request {
+        self.places[key.0 as usize].as_mut().expect("a key names a live request")
+    }
+}

@@ -1,0 +1,164 @@
+//! Events. A list of them is looked through first and carried out then: one that cannot happen
+//! refuses the list, and nothing has changed (`liveness.md` 4).
+
+use rustc_hash::FxHashMap;
+
+use super::Scheduler;
+use super::results;
+use crate::cache::StoreGuard;
+use crate::cache::transfer::Transfer;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::request::{RequestKey, State};
+
+/// What a request will have come to when the events before have been carried out.
+#[derive(Debug, Clone, Copy)]
+struct Expected {
+    live: bool,
+    state: State,
+    owed: results::Owed,
+}
+
+impl Scheduler {
+    /// Carries events out in their order, all or none. One for a request or an operation that is gone
+    /// is ignored.
+    ///
+    /// # Errors
+    /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`] or
+    /// [`Error::UnknownOperation`] for one that cannot happen.
+    pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
+        let mut expected: FxHashMap<RequestKey, Expected> = FxHashMap::default();
+        for event in &events {
+            self.foresee(event, &mut expected)?;
+        }
+        for event in events {
+            self.carry_out(event);
+        }
+        self.verify()
+    }
+
+    fn foresee(&self, event: &Event, expected: &mut FxHashMap<RequestKey, Expected>) -> Result<()> {
+        let Some(id) = event.request_id() else {
+            return self.foresee_acknowledgement(event);
+        };
+        let Some(key) = self.requests.find(id) else {
+            return Ok(());
+        };
+        let request = &self.requests[key];
+        let now = expected.entry(key).or_insert_with(|| Expected {
+            live: true,
+            state: request.state(),
+            owed: results::Owed::of(request),
+        });
+        if !now.live {
+            return Ok(());
+        }
+        let possible = match event {
+            Event::ExtendResult { tokens, .. } => {
+                let width = self.rules.decode_width;
+                return now.owed.land(id, now.state, tokens.len(), width);
+            }
+            Event::Finish { .. } => {
+                now.live = false;
+                !matches!(now.state, State::Submitted | State::Prefilling { .. })
+            }
+            Event::Abort { .. } => {
+                now.live = false;
+                true
+            }
+            Event::Retract { .. } => {
+                let possible = now.state != State::Submitted;
+                if now.state.is_resident() {
+                    now.state = retracted_without_snapshot(0, false);
+                    now.owed.forfeit();
+                }
+                possible
+            }
+            Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
+                now.state == State::Decoding && *reserve_num_tokens >= 0
+            }
+            _ => false,
+        };
+        if possible {
+            return Ok(());
+        }
+        Err(Error::UnexpectedEvent {
+            request_id: id.into(),
+            event: event.name().into(),
+            state: now.state.name().into(),
+        })
+    }
+
+    fn foresee_acknowledgement(&self, event: &Event) -> Result<()> {
+        let (op_id, is_store) = match *event {
+            Event::WriteBackDone { op_id } => (op_id, true),
+            Event::LoadBackDone { op_id, .. } => (op_id, false),
+            _ => return Ok(()),
+        };
+        match self.cache.transfers().get(op_id) {
+            Some(transfer) if matches!(transfer, Transfer::Store { .. }) != is_store => {
+                Err(Error::UnknownOperation { op_id, event: event.name().into() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn carry_out(&mut self, event: Event) {
+        match event {
+            Event::WriteBackDone { op_id } | Event::LoadBackDone { op_id, .. } => {
+                self.cache.complete_transfer(op_id);
+                return;
+            }
+            _ => {}
+        }
+        let Some(key) = event.request_id().and_then(|id| self.requests.find(id)) else {
+            return;
+        };
+        match event {
+            Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
+                self.land_result(key, &tokens, spec_candidate_ids);
+            }
+            Event::Finish { .. } => self.finish_request(key),
+            Event::Abort { .. } => self.forget(key),
+            Event::Retract { .. } => self.retract_without_snapshot(key),
+            Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
+                self.requests[key].reserve_next_tokens = Some(reserve_num_tokens);
+            }
+            _ => {}
+        }
+    }
+
+    /// Publishes and stores what the request computed, and lets it go (`cache.md` §6).
+    pub(super) fn finish_request(&mut self, key: RequestKey) {
+        if self.requests[key].state().is_resident() {
+            let mut holdings = std::mem::take(&mut self.requests[key].holdings);
+            let progress = self.requests[key].progress(self.rules.granularity);
+            self.cache.flush(&mut holdings, progress);
+            self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
+            self.requests[key].holdings = holdings;
+        }
+        self.forget(key);
+    }
+
+    /// The blocks do not hold what they should: nothing is published, and the request starts over as
+    /// a new prompt (`scheduler.md` §4). Results still out will count for nothing.
+    fn retract_without_snapshot(&mut self, key: RequestKey) {
+        if !self.requests[key].state().is_resident() {
+            return;
+        }
+        self.retraction_epoch += 1;
+        let epoch = self.retraction_epoch;
+        let request = &mut self.requests[key];
+        self.rows.give_back(request.holdings.row);
+        self.cache.release(&mut request.holdings);
+        request.stale_results += std::mem::take(&mut request.forwards_out);
+        request.chunks_out = 0;
+        request.prompt_tokens = request.num_tokens();
+        let state = retracted_without_snapshot(epoch, request.has_generated_output());
+        self.requests.transition(key, state);
+    }
+}
+
+fn retracted_without_snapshot(epoch: u64, resumes_generation: bool) -> State {
+    State::Retracted { epoch, resumes_generation, has_recoverable_snapshot: false }
+}

@@ -1,0 +1,157 @@
+//! What one may look at: sizes, capacities, identities.
+
+use super::Scheduler;
+use crate::cache::PersistentTable;
+use crate::error::{Error, Result};
+use crate::identity::ContentHash;
+
+/// Results that a request is owed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwedResult {
+    /// Whose.
+    pub request_id: String,
+    /// How many.
+    pub results: u32,
+    /// The round since which nothing of it has landed.
+    pub since_round: u64,
+}
+
+impl Scheduler {
+    /// Requests that wait for the peer's handshake; none on a fused engine.
+    pub fn bootstrapping_size(&self) -> usize {
+        0
+    }
+
+    /// Requests that wait for an admission: submitted and retracted.
+    pub fn waiting_size(&self) -> usize {
+        self.requests.num_waiting()
+    }
+
+    /// Requests whose prompt is under way, or complete without a decode step yet.
+    pub fn prefilling_size(&self) -> usize {
+        self.requests.num_prefilling()
+    }
+
+    /// Requests whose prompt the peer computes; none on a fused engine.
+    pub fn remote_prefilling_size(&self) -> usize {
+        0
+    }
+
+    /// Requests that decode.
+    pub fn decoding_size(&self) -> usize {
+        self.requests.num_decoding()
+    }
+
+    /// Requests whose blocks a peer reads or writes; none on a fused engine.
+    pub fn pd_transfer_size(&self) -> usize {
+        0
+    }
+
+    /// Whether a peer reads or writes the request's blocks.
+    pub fn pd_transfer_pinned(&self, _request_id: &str) -> bool {
+        false
+    }
+
+    /// Parents that hold what cannot be evicted.
+    pub fn active_lcm_blocks(&self) -> usize {
+        self.cache.total_parents() - self.cache.available_parents()
+    }
+
+    /// Parents that are empty or hold only what could be evicted.
+    pub fn available_lcm_blocks(&self) -> usize {
+        self.cache.available_parents()
+    }
+
+    /// Parents without a used slot.
+    pub fn empty_lcm_blocks(&self) -> usize {
+        self.cache.empty_parents()
+    }
+
+    /// Blocks of a group, the null block included.
+    ///
+    /// # Errors
+    /// [`Error::UnknownGroup`].
+    pub fn cache_group_total_pages(&self, group_id: &str) -> Result<i64> {
+        Ok(self.rules.config.cache_groups[self.group_index(group_id)?].total_pages)
+    }
+
+    /// Blocks that a group could take without evicting anything.
+    ///
+    /// # Errors
+    /// [`Error::UnknownGroup`].
+    pub fn cache_group_available_pages(&self, group_id: &str) -> Result<usize> {
+        Ok(self.cache.free_blocks(self.group_index(group_id)?))
+    }
+
+    /// Index of a group in the configuration.
+    ///
+    /// # Errors
+    /// [`Error::UnknownGroup`].
+    pub fn group_index(&self, group_id: &str) -> Result<usize> {
+        let groups = &self.rules.config.cache_groups;
+        groups
+            .iter()
+            .position(|group| group.group_id == group_id)
+            .ok_or_else(|| Error::UnknownGroup { group_id: group_id.into() })
+    }
+
+    /// A group's persistent block table `[max_batch_size + 1, columns]`, by request-pool row.
+    pub fn persistent_table(&self, group: usize) -> &PersistentTable {
+        self.cache.persistent_table(group)
+    }
+
+    /// Tokens of a request, prompt and output; -1 if there is no such request.
+    pub fn request_token_size(&self, request_id: &str) -> i64 {
+        self.requests.find(request_id).map_or(-1, |key| self.requests[key].num_tokens())
+    }
+
+    /// The most that a request's prompt and output may add up to (`scheduler.md` §1.4).
+    pub fn max_single_request_tokens(&self) -> i64 {
+        self.rules.token_limit
+    }
+
+    /// The requests that are owed results, oldest debt first.
+    pub fn owed_results(&self) -> Vec<OwedResult> {
+        let mut owed: Vec<(u64, u64, OwedResult)> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.forwards_out > 0)
+            .map(|(_, request)| {
+                let entry = OwedResult {
+                    request_id: request.id.to_string(),
+                    results: request.forwards_out,
+                    since_round: request.owed_since_round,
+                };
+                (request.owed_since_round, request.submission, entry)
+            })
+            .collect();
+        owed.sort_unstable_by_key(|&(round, submission, _)| (round, submission));
+        owed.into_iter().map(|(_, _, entry)| entry).collect()
+    }
+
+    /// Plans made so far.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Whether the Device index could be emptied: nothing else owns what it holds.
+    pub fn can_clear_cache(&self) -> bool {
+        self.cache.can_clear()
+    }
+
+    /// Empties the Device index; `false`, and nothing changed, where something else owns a part.
+    pub fn clear_l1_cache(&mut self) -> bool {
+        self.cache.clear_device()
+    }
+
+    /// Empties both indices, or neither.
+    pub fn clear_cache(&mut self) -> bool {
+        self.cache.clear_all()
+    }
+
+    /// Content hashes of the complete prefix pages of `tokens`, in hex.
+    pub fn prefix_hashes_for_tokens(&self, tokens: &[i32]) -> Vec<String> {
+        let hashes = ContentHash::pages_of(tokens, self.rules.granularity as usize);
+        hashes.iter().map(ContentHash::to_hex).collect()
+    }
+}

@@ -1,0 +1,172 @@
+//! The front door: requests and events in, plans out, gauges to look at (`api.md`, "The scheduler").
+
+mod advance;
+mod gauges;
+mod results;
+mod spec;
+
+pub use gauges::OwedResult;
+pub use spec::RequestSpec;
+
+use std::sync::Arc;
+
+use crate::cache::{Coordinator, Holdings, StoreGuard};
+use crate::config::{Role, SchedulerConfig};
+use crate::error::{Error, Result};
+use crate::identity::ContentHash;
+use crate::plan::batch::{AdmissionFeedback, PlanBuild};
+use crate::plan::{ExecutionPlan, Round, Rules, output};
+use crate::request::{Request, RequestKey, RequestSet, Rows, State};
+
+/// One engine's scheduler.
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(crate) rules: Rules,
+    pub(crate) cache: Coordinator,
+    pub(crate) requests: RequestSet,
+    pub(crate) rows: Rows,
+    retraction_epoch: u64,
+    /// Plans made so far.
+    round: u64,
+    /// Whether a batch carries its block tables; an engine that reads the persistent ones does without.
+    with_block_tables: bool,
+    /// By row: scratch of the array path.
+    seen_rows: Vec<bool>,
+}
+
+impl Scheduler {
+    /// A scheduler over an empty pool.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] for what no scheduler can run, [`Error::UnsupportedFeature`] for what
+    /// this one does not offer yet.
+    pub fn new(config: SchedulerConfig) -> Result<Scheduler> {
+        config.validate()?;
+        refuse_unsupported(&config)?;
+        let rules = Rules::new(&config)?;
+        Ok(Scheduler {
+            rules,
+            cache: Coordinator::new(&config),
+            requests: RequestSet::default(),
+            rows: Rows::new(config.max_batch_size as usize),
+            retraction_epoch: 0,
+            round: 0,
+            with_block_tables: true,
+            seen_rows: Vec::new(),
+        })
+    }
+
+    /// The configuration that the scheduler was built with.
+    pub fn config(&self) -> &SchedulerConfig {
+        &self.rules.config
+    }
+
+    /// Whether plans carry block tables of their own. An engine that reads the persistent tables
+    /// turns this off, and a round then costs nothing for the context of unchanged requests.
+    pub fn set_with_block_tables(&mut self, wanted: bool) {
+        self.with_block_tables = wanted;
+    }
+
+    /// Takes new requests in, all or none.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`], [`Error::DuplicateRequestId`], [`Error::NegativeBudget`], or
+    /// [`Error::RequestTooLarge`] for one that the pool could never run.
+    pub fn submit_requests(&mut self, specs: Vec<RequestSpec>) -> Result<()> {
+        spec::validate(&specs, &self.rules, &self.requests)?;
+        let groups = self.rules.config.cache_groups.len();
+        for spec in specs {
+            let hashes = ContentHash::pages_of(&spec.tokens, self.rules.granularity as usize);
+            let pages = hashes.into_iter().map(|hash| self.cache.name_page(hash)).collect();
+            let holdings = Holdings::none(groups);
+            self.requests.insert(Request::new(spec, pages, holdings));
+        }
+        self.verify()
+    }
+
+    /// Decides the next round.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where a checker of a debug build finds an invariant broken.
+    pub fn next_execution_plan(&mut self) -> Result<ExecutionPlan> {
+        self.round += 1;
+        let groups = self.rules.config.cache_groups.len();
+        let mut round = Round {
+            rules: &self.rules,
+            cache: &mut self.cache,
+            requests: &mut self.requests,
+            rows: &mut self.rows,
+            retraction_epoch: &mut self.retraction_epoch,
+            number: self.round,
+            build: PlanBuild::new(self.rules.config.max_scheduled_tokens, groups),
+            feedback: AdmissionFeedback::default(),
+        };
+        match self.rules.config.role {
+            Role::Fused => round.plan_fused(),
+            Role::P | Role::D => unreachable!("refused when the scheduler was built"),
+        }
+        round.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
+        let plan = output::assemble(round, self.with_block_tables);
+        self.verify()?;
+        Ok(plan)
+    }
+
+    /// Debug builds look at every invariant after every call.
+    fn verify(&self) -> Result<()> {
+        if cfg!(debug_assertions) {
+            crate::check::all(self).map_err(|what| Error::Internal { what })?;
+        }
+        Ok(())
+    }
+
+    /// Lets a request go for good: its row, its blocks, its names.
+    fn forget(&mut self, key: RequestKey) {
+        let mut request = self.requests.remove(key);
+        if request.holdings.is_resident() {
+            self.rows.give_back(request.holdings.row);
+            self.cache.release(&mut request.holdings);
+        }
+        self.cache.forget_pages(&request.pages);
+    }
+}
+
+fn refuse_unsupported(config: &SchedulerConfig) -> Result<()> {
+    let refuse = |feature: &str| Err(Error::UnsupportedFeature { feature: feature.into() });
+    if config.role != Role::Fused {
+        return refuse("`role` P and D; this version plans for `Role.Fused` only");
+    }
+    if config.cache_groups.iter().any(|group| group.replayable) {
+        return refuse("a `replayable` cache group; declare the group without it");
+    }
+    if config.enable_l3_storage {
+        return refuse("`enable_l3_storage`; leave it False");
+    }
+    if config.enable_kv_cache_events {
+        return refuse("`enable_kv_cache_events`; leave it False");
+    }
+    Ok(())
+}
+
+impl Request {
+    fn new(spec: RequestSpec, pages: Vec<crate::identity::PageId>, holdings: Holdings) -> Request {
+        let tokens = spec.tokens.len() as i64;
+        Request {
+            id: Arc::from(spec.request_id),
+            submission: 0,
+            state: State::Submitted,
+            tokens: spec.tokens,
+            pages,
+            submitted_tokens: tokens,
+            prompt_tokens: tokens,
+            max_new_tokens: spec.max_new_tokens,
+            retractions: 0,
+            holdings,
+            forwards_out: 0,
+            chunks_out: 0,
+            owed_since_round: 0,
+            stale_results: 0,
+            reserve_next_tokens: None,
+            spec_candidate_ids: Vec::new(),
+        }
+    }
+}

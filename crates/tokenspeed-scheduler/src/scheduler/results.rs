@@ -1,0 +1,192 @@
+//! Results of forwards: which are owed, and what their landing changes.
+
+use super::Scheduler;
+use crate::error::{Error, Result};
+use crate::identity::ContentHash;
+use crate::request::{Handle, Request, RequestKey, State};
+
+/// The results that a request has out, in the order in which they land.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owed {
+    /// Of forwards whose blocks were taken away: they count for nothing.
+    stale: u32,
+    /// Of chunks that do not complete the prompt: they bring no token.
+    chunks: u32,
+    /// All that count, chunks included.
+    forwards: u32,
+    /// Whether the first that is no chunk is the prompt's own sample.
+    sample: bool,
+}
+
+impl Owed {
+    pub(super) fn of(request: &Request) -> Owed {
+        Owed {
+            stale: request.stale_results,
+            chunks: request.chunks_out,
+            forwards: request.forwards_out,
+            sample: request.num_tokens() == request.prompt_tokens,
+        }
+    }
+
+    /// Checks a result of `tokens` tokens and counts it as landed.
+    pub(super) fn land(&mut self, id: &str, state: State, tokens: usize, width: i64) -> Result<()> {
+        if self.stale > 0 {
+            self.stale -= 1;
+            return Ok(());
+        }
+        if !state.is_resident() {
+            return Err(Error::UnexpectedEvent {
+                request_id: id.into(),
+                event: "ExtendResult".into(),
+                state: state.name().into(),
+            });
+        }
+        if self.forwards == 0 {
+            return Err(Error::ResultNotOwed { request_id: id.into() });
+        }
+        let (fits, rule) = if self.chunks > 0 {
+            (tokens == 0, "be empty (an intermediate chunk samples nothing)".to_string())
+        } else if self.sample {
+            (tokens == 1, "have 1 (the prompt's sample)".to_string())
+        } else {
+            let fits = (1..=width as usize).contains(&tokens);
+            (fits, format!("have 1 to {width} (those that the decode step accepted)"))
+        };
+        if !fits {
+            return Err(Error::BadResult { request_id: id.into(), tokens, rule });
+        }
+        self.forwards -= 1;
+        match self.chunks {
+            0 => self.sample = false,
+            _ => self.chunks -= 1,
+        }
+        Ok(())
+    }
+
+    /// The blocks are gone: nothing that is out will count.
+    pub(super) fn forfeit(&mut self) {
+        self.stale += self.forwards;
+        self.forwards = 0;
+        self.chunks = 0;
+    }
+}
+
+impl Scheduler {
+    /// Feeds the results of many forwards at once: request `handles[i]` gets
+    /// `tokens[offsets[i]..offsets[i + 1]]`, nothing for an intermediate chunk. A handle whose
+    /// request is gone is ignored. All or none.
+    ///
+    /// # Errors
+    /// [`Error::BadArrays`], or as [`Scheduler::advance`].
+    pub fn advance_results(
+        &mut self,
+        handles: &[Handle],
+        tokens: &[i32],
+        offsets: &[i64],
+    ) -> Result<()> {
+        check_offsets(handles.len(), tokens.len(), offsets)?;
+        let width = self.rules.decode_width;
+        let spans = || offsets.windows(2).map(|pair| pair[0] as usize..pair[1] as usize);
+        // A request is expected once a call, so each is checked on its own; a repeat is refused.
+        let mut seen = std::mem::take(&mut self.seen_rows);
+        seen.clear();
+        seen.resize(self.rules.config.max_batch_size as usize + 1, false);
+        let checked = handles.iter().zip(spans()).try_for_each(|(&handle, span)| {
+            let Some(key) = self.rows.find(handle) else {
+                return Ok(());
+            };
+            let request = &self.requests[key];
+            if std::mem::replace(&mut seen[handle.row()], true) {
+                return Err(Error::BadArrays {
+                    array: "handles".into(),
+                    value: format!("request '{}' twice", request.id),
+                    rule: "name each request once".into(),
+                });
+            }
+            // A live handle is of the row's present tenant: results of a former stay are not its.
+            let mut owed = Owed { stale: 0, ..Owed::of(request) };
+            owed.land(&request.id, request.state(), span.len(), width)
+        });
+        self.seen_rows = seen;
+        checked?;
+        for (&handle, span) in handles.iter().zip(spans()) {
+            if let Some(key) = self.rows.find(handle) {
+                self.apply_result(key, &tokens[span]);
+            }
+        }
+        self.verify()
+    }
+
+    /// Ends many requests at once, as `Finish` events would; handles of requests gone are ignored.
+    ///
+    /// # Errors
+    /// [`Error::UnexpectedEvent`] for one whose prompt is not scheduled in full; then none is ended.
+    pub fn finish(&mut self, handles: &[Handle]) -> Result<()> {
+        for key in handles.iter().filter_map(|&handle| self.rows.find(handle)) {
+            let request = &self.requests[key];
+            if matches!(request.state(), State::Prefilling { .. }) {
+                return Err(Error::UnexpectedEvent {
+                    request_id: request.id.to_string(),
+                    event: "Finish".into(),
+                    state: request.state().name().into(),
+                });
+            }
+        }
+        for &handle in handles {
+            if let Some(key) = self.rows.find(handle) {
+                self.finish_request(key);
+            }
+        }
+        self.verify()
+    }
+
+    /// One result that was checked; by id, so the stale ones of a former stay come first.
+    pub(super) fn land_result(&mut self, key: RequestKey, tokens: &[i32], candidates: Vec<i32>) {
+        let request = &mut self.requests[key];
+        if request.stale_results > 0 {
+            request.stale_results -= 1;
+            return;
+        }
+        request.spec_candidate_ids = candidates;
+        self.apply_result(key, tokens);
+    }
+
+    fn apply_result(&mut self, key: RequestKey, tokens: &[i32]) {
+        let request = &mut self.requests[key];
+        request.forwards_out -= 1;
+        request.chunks_out = request.chunks_out.saturating_sub(1);
+        request.owed_since_round = self.round;
+        request.tokens.extend_from_slice(tokens);
+        self.name_new_pages(key);
+    }
+
+    /// Names the prefix pages that the last tokens completed.
+    fn name_new_pages(&mut self, key: RequestKey) {
+        let granularity = self.rules.granularity as usize;
+        let request = &mut self.requests[key];
+        while (request.pages.len() + 1) * granularity <= request.tokens.len() {
+            let from = request.pages.len() * granularity;
+            let prior = request.pages.last().map(|&page| self.cache.hash_of(page));
+            let hash = ContentHash::chain(prior, &request.tokens[from..from + granularity]);
+            request.pages.push(self.cache.name_page(hash));
+        }
+    }
+}
+
+fn check_offsets(handles: usize, tokens: usize, offsets: &[i64]) -> Result<()> {
+    let bad = |value: String, rule: &str| {
+        Err(Error::BadArrays { array: "offsets".into(), value, rule: rule.into() })
+    };
+    if offsets.len() != handles + 1 {
+        let rule = format!("have one more than `handles` ({handles})");
+        return bad(format!("{} entries", offsets.len()), &rule);
+    }
+    if offsets[0] != 0 || offsets[handles] != tokens as i64 {
+        let value = format!("{} to {}", offsets[0], offsets[handles]);
+        return bad(value, &format!("run from 0 to the number of `tokens` ({tokens})"));
+    }
+    if offsets.windows(2).any(|pair| pair[0] > pair[1]) {
+        return bad("a step back".into(), "never fall");
+    }
+    Ok(())
+}

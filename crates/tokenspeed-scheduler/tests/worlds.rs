@@ -1,0 +1,17 @@
+//! Random worlds on the core alone: every checker runs after every call (debug assertions are on in
+//! the test profile), every accepted request ends, and in the end nothing is owned.
+
+mod common;
+
+use common::{World, play};
+
+#[test]
+fn random_worlds_end_and_leave_nothing_owned() {
+    for seed in 0..1500 {
+        if let Err(what) = std::panic::catch_unwind(|| play(&World::random(seed))).unwrap_or_else(|_| {
+            Err("panicked".to_string())
+        }) {
+            panic!("world {seed}: {what}\n{:#?}", World::random(seed));
+        }
+    }
+}

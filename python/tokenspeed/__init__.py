@@ -1,0 +1,1 @@
+"""A KV-cache-aware batch scheduler for LLM engines, and what one needs to run and study it."""

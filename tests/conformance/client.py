@@ -1,0 +1,249 @@
+"""The engine and its users, played from a world: turns plans into the events of later rounds.
+
+A client is well behaved: it finishes a request at or before its declared budget, returns results
+in order and at most ``overlap_schedule_depth`` of them late, acknowledges every copy. Results later
+than that are left out on purpose: the reference then issues the same decodes again (liveness.md,
+"planning ahead without results"), so that nothing is left to compare.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from .plan import Plan
+from .storage import Key, Storage
+from .world import Request, World
+
+
+@dataclass(frozen=True)
+class Result:
+    """``ExtendResult``: no token for an intermediate chunk."""
+
+    request_id: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Finished:
+    request_id: str
+
+
+@dataclass(frozen=True)
+class Aborted:
+    request_id: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """``WriteBackDoneEvent`` for the store at `place` of the plan of `round`."""
+
+    round: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """``LoadBackDoneEvent`` for the load at `place` of the plan of `round`."""
+
+    round: int
+    place: int
+    success: bool = True
+
+
+@dataclass(frozen=True)
+class Retracted:
+    """``Retract``: its forward was not run, since a fetch from storage missed (scheduler.md §4)."""
+
+    request_id: str
+
+
+Event = Result | Finished | Aborted | Stored | Loaded | Retracted
+
+
+class Misplanned(Exception):
+    """A plan schedules a request that does not live."""
+
+
+@dataclass
+class Forward:
+    """One forward of one request whose result is not in yet."""
+
+    due: int
+    #: Largest number of tokens it can bring; 0 for an intermediate chunk.
+    tokens_max: int
+
+
+@dataclass
+class Life:
+    """What the client knows of one request it submitted."""
+
+    request: Request
+    alive: bool = True
+    produced: int = 0
+    #: Forwards it was ever scheduled in, and those whose results are not in, oldest first.
+    scheduled: int = 0
+    out: deque[Forward] = field(default_factory=deque)
+
+    def hurry(self) -> None:
+        """Makes every result that is out due before the next plan."""
+        for forward in self.out:
+            forward.due = 0
+
+
+class Client:
+    """The fused role's client. `read` takes a plan; `events` gives what is due before the next."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.lives: dict[str, Life] = {}
+        self.storage = Storage()
+        #: Keys that turned out to be missing, to be unregistered before the next plan.
+        self.lost_keys: list[Key] = []
+        self._acks: list[tuple[int, Event]] = []
+        self._stored_keys: dict[Stored, list[Key]] = {}
+        #: Requests of a forward that was not run.
+        self._withheld: list[str] = []
+        self._unsubmitted = sorted(world.requests, key=lambda r: r.arrival)
+
+    def arrivals(self, round_: int) -> list[Request]:
+        """The requests to submit in `round_`, in order."""
+        due = [r for r in self._unsubmitted if r.arrival <= round_]
+        self._unsubmitted = self._unsubmitted[len(due) :]
+        return due
+
+    def accepted(self, request: Request) -> None:
+        """`request` was submitted and not refused."""
+        self.lives[request.id] = Life(request)
+
+    def live_ids(self) -> list[str]:
+        return [name for name, life in self.lives.items() if life.alive]
+
+    def events(self, round_: int) -> list[Event]:
+        """What reaches the scheduler before the plan of `round_`, in order.
+
+        An abort may overtake the result of its request, which is late then and fed all the same.
+        """
+        overtakes = self.world.draw(1, "abort first", round_)
+        early = self._aborts(round_) if overtakes else []
+        results = self._results(round_)
+        acks = self._due_acks(round_)
+        if self.world.draw(1, "acks first", round_):
+            results, acks = acks, results
+        retracts = [Retracted(name) for name in self._withheld if self.lives[name].alive]
+        self._withheld = []
+        return [*early, *results, *acks, *retracts, *self._aborts(round_)]
+
+    def read(self, round_: int, plan: Plan) -> None:
+        """Launches `plan`: notes the results and acknowledgements that it owes. Raises
+        `Misplanned`."""
+        if self._misses(round_, plan):
+            self._withhold(round_, plan)
+        else:
+            for name, _, end, prompt in plan.batch.chunks():
+                self._launch(round_, name, tokens_max=1 if end == prompt else 0)
+            for name in plan.batch.decodes():
+                self._launch(round_, name, tokens_max=None)
+            for place in range(len(plan.loads)):
+                self._owe(Loaded(round_, place), self._ack_round(round_, "load", place))
+        for place, copies in enumerate(plan.stores.values()):
+            stored = Stored(round_, place)
+            self._stored_keys[stored] = [(c.group, c.content_hash, c.offset) for c in copies]
+            self._owe(stored, self._ack_round(round_, "store", place))
+        for name in plan.ended:
+            self.lives[name].alive = False
+
+    def owed(self) -> bool:
+        """True while a result, an acknowledgement or an arrival is still to come."""
+        out = any(life.out for life in self.lives.values() if life.alive)
+        return out or bool(self._acks) or bool(self._unsubmitted)
+
+    def served(self) -> int:
+        """Tokens and ends that clients have got so far; it never falls."""
+        return sum(life.produced + (not life.alive) for life in self.lives.values())
+
+    def done(self) -> bool:
+        """True when every request has ended and nothing is owed."""
+        return not self.owed() and not self.live_ids()
+
+    def _launch(self, round_: int, name: str, tokens_max: int | None) -> None:
+        """Notes one forward; `tokens_max` None: what its request accepts a step."""
+        life = self._life(name)
+        lag = self.world.draw(self.world.result_lag, "result", name, life.scheduled)
+        life.scheduled += 1
+        if tokens_max is None:
+            tokens_max = life.request.accept
+        life.out.append(Forward(round_ + 1 + lag, tokens_max))
+
+    def _misses(self, round_: int, plan: Plan) -> bool:
+        """True if a fetch of `plan` from storage finds nothing."""
+        if not any(c.guard for copies in plan.loads.values() for c in copies):
+            return False
+        loss = self.world.storage_loss
+        return loss > 0 and self.world.draw(loss - 1, "loss", round_) == 0
+
+    def _withhold(self, round_: int, plan: Plan) -> None:
+        """Does not run `plan`'s forward: its whole batch retracts, so that ranks stay aligned."""
+        self._withheld = list(plan.batch.request_ids)
+        for name in self._withheld:
+            self._life(name).hurry()
+        for place, copies in enumerate(plan.loads.values()):
+            fetched = any(c.guard for c in copies)
+            self._owe(Loaded(round_, place, success=not fetched), round_ + 1)
+            self.lost_keys += self.storage.lose(copies)
+
+    def _owe(self, event: Event, round_: int) -> None:
+        self._acks.append((round_, event))
+
+    def _due_acks(self, round_: int) -> list[Event]:
+        due = [event for at, event in self._acks if at <= round_]
+        self._acks = [(at, event) for at, event in self._acks if at > round_]
+        for event in due:
+            if isinstance(event, Stored):
+                keys = self._stored_keys.pop(event)
+                if self.world.draw(2, "write through", event.round, event.place):
+                    self.storage.put(keys)
+        return due
+
+    def _life(self, name: str) -> Life:
+        life = self.lives.get(name)
+        if life is None or not life.alive:
+            raise Misplanned(f"schedules {name!r}, which does not live")
+        return life
+
+    def _ack_round(self, round_: int, tier: str, place: int) -> int:
+        return round_ + 1 + self.world.draw(self.world.ack_lag, tier, round_, place)
+
+    def _results(self, round_: int) -> list[Event]:
+        events: list[Event] = []
+        for life in self.lives.values():
+            while life.out and (len(life.out) > self.world.depth or life.out[0].due <= round_):
+                forward = life.out.popleft()
+                if life.alive or self.world.draw(1, "late", life.request.id, round_):
+                    events.append(self._result(life, forward))
+                if life.alive and life.produced >= life.request.output:
+                    life.alive = False
+                    events.append(Finished(life.request.id))
+        return events
+
+    def _result(self, life: Life, forward: Forward) -> Result:
+        request = life.request
+        count = min(forward.tokens_max, request.output - life.produced)
+        if count > 1:
+            count = 1 + self.world.draw(count - 1, "accept", request.id, life.produced)
+        tokens = tuple(request.output_token(life.produced + i) for i in range(count))
+        life.produced += count
+        return Result(request.id, tokens)
+
+    def _aborts(self, round_: int) -> list[Event]:
+        events: list[Event] = []
+        for life in self.lives.values():
+            abort = life.request.abort
+            if life.alive and abort is not None and abort <= round_:
+                life.alive = False
+                events.append(Aborted(life.request.id))
+        return events
+
+
+#: The client of each role that worlds are generated for. P and D add bootstraps and transfers.
+CLIENTS: dict[str, type[Client]] = {"Fused": Client}

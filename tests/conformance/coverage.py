@@ -1,0 +1,178 @@
+"""What the played worlds exercised, told from plans and gauges alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .client import Aborted, Client, Event, Finished, Result, Retracted
+from .plan import Plan
+from .world import World
+
+#: What a configuration can have.
+CONFIGURATIONS: dict[str, Callable[[World], bool]] = {
+    "full group": lambda w: any(g.kind == "full" for g in w.groups),
+    "sliding group": lambda w: any(g.kind == "sliding" for g in w.groups),
+    "state group": lambda w: any(g.kind == "state" for g in w.groups),
+    "replayable group": lambda w: any(g.kind == "replay" for g in w.groups),
+    "window of one token": lambda w: any(g.window == 1 for g in w.groups),
+    "blocks packed in a parent": lambda w: any(g.packing > 1 for g in w.groups),
+    "blocks finer than pages": lambda w: any(g.granularity < w.granularity for g in w.groups),
+    "verify width": lambda w: w.width > 1,
+    "overlap": lambda w: w.depth > 0,
+    "mixed batches": lambda w: w.mixed,
+    "host tier": lambda w: w.host_blocks > 0 and not w.disable_l2_cache,
+    "host tier smaller than the device": lambda w: 0 < w.host_blocks < w.device_blocks,
+    "no prefix cache": lambda w: w.disable_prefix_cache,
+    "storage behind the host tier": lambda w: w.storage,
+    "prompt tail recomputed": lambda w: w.replay_tokens > 0,
+}
+
+#: What can happen in a world, in the order of the report.
+EVENTS = (
+    "prefix hit",
+    "chunked prefill",
+    "promotion boundary",
+    "mixed batch",
+    "planned ahead of a result",
+    "several tokens a step",
+    "slid-out hole",
+    "re-fed window",
+    "eviction",
+    "failed admission",
+    "skipped decode",
+    "retraction",
+    "retraction of a prefill",
+    "readmission",
+    "second retraction of a request",
+    "store, pinned",
+    "store, stream-ordered",
+    "load-back",
+    "fetch from storage",
+    "fetch that missed",
+    "abort with a result out",
+    "abort while waiting",
+    "abort after a retraction",
+    "late result",
+    "refused request",
+    "cache cleared",
+)
+
+FEATURES = (*CONFIGURATIONS, *EVENTS)
+
+
+class Coverage:
+    """Collects the features of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.features = {name for name, holds in CONFIGURATIONS.items() if holds(world)}
+        self._world = world
+        #: Tokens computed and prompt length (it grows on readmission) of each request seen.
+        self._computed: dict[str, int] = {}
+        self._prompt: dict[str, int] = {}
+        self._returns: dict[str, int] = {}
+        self._ended: set[str] = set()
+
+    def add(self, feature: str) -> None:
+        """Notes one of `EVENTS` that only the player sees."""
+        assert feature in EVENTS
+        self.features.add(feature)
+
+    def events(self, client: Client, events: list[Event]) -> None:
+        """Notes what is fed before a plan."""
+        for event in events:
+            if isinstance(event, Aborted):
+                life = client.lives[event.request_id]
+                overtaken = any(
+                    isinstance(e, Result) and e.request_id == event.request_id
+                    for e in events[events.index(event) :]
+                )
+                if life.out or overtaken:
+                    self.add("abort with a result out")
+                if life.scheduled == 0:
+                    self.add("abort while waiting")
+                if self._returns.get(event.request_id):
+                    self.add("abort after a retraction")
+            elif isinstance(event, Retracted):
+                self.add("fetch that missed")
+            elif isinstance(event, Result):
+                if len(event.tokens) > 1:
+                    self.add("several tokens a step")
+                if event.request_id in self._ended:
+                    self.add("late result")
+        self._ended |= {e.request_id for e in events if isinstance(e, (Aborted, Finished))}
+
+    def plan(
+        self, client: Client, before: Mapping[str, int], plan: Plan, after: Mapping[str, int]
+    ) -> None:
+        """Notes a plan; `before` and `after` are the gauges around it."""
+        add, batch = self.add, plan.batch
+        admitted = 0
+        budget = self._world.token_budget - sum(batch.input_lengths[batch.num_extends :])
+        for i, (name, begin, end, prompt) in enumerate(batch.chunks()):
+            first = name not in self._computed
+            returned = not first and (begin < self._computed[name] or prompt != self._prompt[name])
+            admitted += first or returned
+            if returned:
+                add("readmission")
+                self._returns[name] = self._returns.get(name, 0) + 1
+                if self._returns[name] > 1:
+                    add("second retraction of a request")
+                if prompt == client.lives[name].request.prompt_tokens():
+                    add("retraction of a prefill")
+            if (first or returned) and begin > 0:
+                add("prefix hit")
+            if batch.extend_replay_lens[i]:
+                add("re-fed window")
+            budget -= batch.input_lengths[i]
+            if end < prompt:
+                add("chunked prefill")
+                if budget >= self._world.granularity and not self._has("replay"):
+                    add("promotion boundary")
+            self._computed[name], self._prompt[name] = end, prompt
+        if batch.num_extends and batch.decodes():
+            add("mixed batch")
+        if any(client.lives[name].out for name in batch.request_ids):
+            add("planned ahead of a result")
+        if any(0 in _after_leading_holes(row) or row[0] == 0 for row in _rows(plan, self._world)):
+            add("slid-out hole")
+        retracted = after["waiting_size"] - before["waiting_size"] + admitted
+        if retracted > 0:
+            add("retraction")
+        self._pressure(before, plan, after, retracted)
+        for copies in plan.stores.values():
+            for copy in copies:
+                add("store, pinned" if copy.guard else "store, stream-ordered")
+        for copy in (copy for copies in plan.loads.values() for copy in copies):
+            add("fetch from storage" if copy.guard else "load-back")
+
+    def _pressure(
+        self, before: Mapping[str, int], plan: Plan, after: Mapping[str, int], retracted: int
+    ) -> None:
+        add, batch = self.add, plan.batch
+        grown = after["active_lcm_blocks"] - before["active_lcm_blocks"]
+        emptied = before["empty_lcm_blocks"] - after["empty_lcm_blocks"]
+        hit = any(begin for begin in batch.extend_prefix_lens)
+        if grown > emptied and not hit:
+            add("eviction")
+        # What follows is told only where the budget or the grammar cannot be the cause.
+        room = self._world.token_budget - sum(batch.input_lengths)
+        decoding = len(batch.decodes())
+        if batch.num_extends or retracted > 0:
+            return
+        if before["decoding_size"] > decoding and room >= self._world.width:
+            add("skipped decode")
+        may_prefill = self._world.mixed or not decoding
+        if before["waiting_size"] and may_prefill and room >= self._world.granularity:
+            add("failed admission")
+
+    def _has(self, kind: str) -> bool:
+        return any(group.kind == kind for group in self._world.groups)
+
+
+def _rows(plan: Plan, world: World) -> list[list[int]]:
+    sliding = [group.id for group in world.groups if group.kind == "sliding"]
+    return [row for group in sliding for row in plan.batch.block_tables.get(group, ()) if row]
+
+
+def _after_leading_holes(row: list[int]) -> list[int]:
+    return row[next((i for i, block in enumerate(row) if block), len(row)) :]
