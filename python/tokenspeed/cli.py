@@ -111,7 +111,7 @@ def setting_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _setting_option(item: Field[Any], section: str) -> Callable[[Any], Any]:
     flag = "--" + item.name.replace("_", "-")
-    kind = type(item.default)
+    kind: Any = type(item.default)
     if kind is bool and item.default:
         flag += "/--no-" + item.name.replace("_", "-")
     return click.option(

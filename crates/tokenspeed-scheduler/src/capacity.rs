@@ -54,23 +54,18 @@ pub fn protected_tokens(config: &SchedulerConfig) -> i64 {
 /// retraction fills up").
 pub fn snapshot_state_reserve_tokens(block_granularity: i64, config: &SchedulerConfig) -> i64 {
     let width = config.decode_input_tokens;
-    if config.role.decodes() {
-        block_granularity.max(width)
-    } else {
-        width
-    }
+    if config.role.decodes() { block_granularity.max(width) } else { width }
 }
 
 /// Blocks behind a boundary that a resume there reads; `None` for a full group, which reads all
 /// (`cache.md` §5).
 pub fn prefix_match_lookback_blocks(kind: GroupKind, block_granularity: i64) -> Option<i64> {
-    kind.window_tokens()
-        .map(|window| blocks(window - 1, block_granularity))
+    kind.window_tokens().map(|window| blocks(window - 1, block_granularity))
 }
 
-/// The token limit of a request, to hold against [`CapacityModel::max_token_limit`]. A prefill worker
-/// ends with the prompt's decode slot; a decoding role writes up to the budget, and the step that
-/// samples the last token verifies a whole window from the token before it:
+/// What a request counts as against [`CapacityModel::max_single_request_tokens`]. On the prefill role
+/// it is the prompt alone. A decoding role writes up to the budget, and the step that samples the
+/// last token verifies a whole window from the token before it:
 ///
 /// ```text
 ///   prompt              prompt + budget - 2
@@ -85,14 +80,12 @@ pub fn request_token_limit(
     max_new_tokens: i64,
     config: &SchedulerConfig,
 ) -> i64 {
+    if !config.role.decodes() {
+        return prompt_tokens;
+    }
     let width = config.decode_input_tokens;
-    let output = if config.role.decodes() {
-        max_new_tokens
-    } else {
-        0
-    };
     let overhang = (width - 2).max(0);
-    prompt_tokens.saturating_add(output.saturating_add(overhang).max(width))
+    prompt_tokens.saturating_add(max_new_tokens.saturating_add(overhang).max(width))
 }
 
 /// The page arithmetic of one configuration. Cheap to keep: a copy of the configuration.
@@ -108,9 +101,7 @@ impl CapacityModel {
     /// As [`SchedulerConfig::validate_capacity_inputs`].
     pub fn new(config: &SchedulerConfig) -> Result<CapacityModel> {
         config.validate_capacity_inputs()?;
-        Ok(CapacityModel {
-            config: config.clone(),
-        })
+        Ok(CapacityModel { config: config.clone() })
     }
 
     /// Number of cache groups: the length of every list of pages.
@@ -159,33 +150,24 @@ impl CapacityModel {
     /// [`Error::InvalidArgument`] unless there is one non-negative entry a group.
     pub fn lcm_blocks_needed_for(&self, group_pages: &[i64]) -> Result<i64> {
         if group_pages.len() != self.num_groups() {
-            let rule = format!(
-                "have one entry for each of the {} cache groups",
-                self.num_groups()
-            );
-            return Err(Error::argument(
-                "group_pages",
-                format!("{group_pages:?}"),
-                &rule,
-            ));
+            let rule = format!("have one entry for each of the {} cache groups", self.num_groups());
+            return Err(Error::argument("group_pages", format!("{group_pages:?}"), &rule));
         }
         if group_pages.iter().any(|&pages| pages < 0) {
             let rule = "have no negative entry";
-            return Err(Error::argument(
-                "group_pages",
-                format!("{group_pages:?}"),
-                rule,
-            ));
+            return Err(Error::argument("group_pages", format!("{group_pages:?}"), rule));
         }
         Ok(self.parents_for(group_pages))
     }
 
-    /// The largest token limit whose working set fits this many parents, 0 if none does: what
-    /// [`request_token_limit`] may come to. At most 2^31 - 1, which stands for no bound.
-    pub fn max_token_limit(&self, usable_lcm_blocks: i64) -> i64 {
+    /// The startup bound on one request, in what [`request_token_limit`] counts: on a decoding role
+    /// the largest token limit whose working set fits this many parents; on the prefill role the
+    /// longest prompt, the decode slot that its completing chunk reserves taken off (`scheduler.md`
+    /// §1; `liveness.md`, "the bound forgets a reserve"). 0 if nothing fits; the search ends at
+    /// 2^31 - 1 tokens, which stands for no bound.
+    pub fn max_single_request_tokens(&self, usable_lcm_blocks: i64) -> i64 {
         let fits = |limit| self.parents_for(&self.single_request_pages(limit)) <= usable_lcm_blocks;
-        // The working set never shrinks as the limit grows: `low` fits (nothing at all does), `high`
-        // is one past what may.
+        // The working set never shrinks as the limit grows: `low` is 0 or fits, `high` is beyond.
         let (mut low, mut high) = (0, i64::from(i32::MAX) + 1);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -195,38 +177,26 @@ impl CapacityModel {
                 high = middle;
             }
         }
-        low
+        match self.config.role {
+            Role::P => self.prompt_tokens(low),
+            Role::D | Role::Fused => low,
+        }
     }
 
-    /// The startup bound on one request: on a decoding role the most that prompt and output may add
-    /// up to; on the prefill role the longest prompt, the decode slot that its completing chunk
-    /// reserves already taken off (`scheduler.md` §1; `liveness.md`, "the bound forgets a reserve").
-    pub fn max_single_request_tokens(&self, usable_lcm_blocks: i64) -> i64 {
-        let limit = self.max_token_limit(usable_lcm_blocks);
-        match self.config.role {
-            Role::P => (limit - self.config.decode_input_tokens).max(0),
-            Role::D | Role::Fused => limit,
-        }
+    /// The former name of [`Self::max_single_request_tokens`], to go with its last caller.
+    #[doc(hidden)]
+    pub fn max_token_limit(&self, usable_lcm_blocks: i64) -> i64 {
+        self.max_single_request_tokens(usable_lcm_blocks)
     }
 
     /// Kind and block granularity of each group.
     fn shapes(&self) -> impl Iterator<Item = (GroupKind, i64)> {
-        self.config
-            .cache_groups
-            .iter()
-            .map(|group| (group.kind(), group.block_granularity))
+        self.config.cache_groups.iter().map(|group| (group.kind(), group.block_granularity))
     }
 
     fn parents_for(&self, group_pages: &[i64]) -> i64 {
-        let packing = self
-            .config
-            .cache_groups
-            .iter()
-            .map(|group| group.cache_blocks_per_lcm_block);
-        let shares = group_pages
-            .iter()
-            .zip(packing)
-            .map(|(&pages, k)| blocks(pages, k));
+        let packing = self.config.cache_groups.iter().map(|group| group.cache_blocks_per_lcm_block);
+        let shares = group_pages.iter().zip(packing).map(|(&pages, k)| blocks(pages, k));
         shares.fold(0, i64::saturating_add)
     }
 
@@ -263,10 +233,8 @@ impl CapacityModel {
                 .single_dense(g, limit)
                 .min(lookback + self.resident_window(window, g, window));
         }
-        let (budget, protected) = (
-            self.config.max_scheduled_tokens,
-            protected_tokens(&self.config),
-        );
+        let (budget, protected) =
+            (self.config.max_scheduled_tokens, protected_tokens(&self.config));
         let prompt = self.prompt_tokens(limit);
         let whole = blocks(prompt.min(budget) + protected, g);
         if prompt <= budget {
@@ -295,10 +263,7 @@ impl CapacityModel {
         if limit == 0 {
             return 0;
         }
-        let (page, budget) = (
-            self.config.prefix_granularity,
-            self.config.max_scheduled_tokens,
-        );
+        let (page, budget) = (self.config.prefix_granularity, self.config.max_scheduled_tokens);
         let prompt = self.prompt_tokens(limit).max(1);
         let reserve = match self.config.role {
             Role::P => snapshot_state_reserve_tokens(g, &self.config),
@@ -309,10 +274,7 @@ impl CapacityModel {
         // Tail behind the last boundary that a final forward crosses; without one the endpoint is
         // the only output. `skipped` tokens were computed by earlier chunks.
         let output = |skipped: i64| {
-            let tail = (page - 1)
-                .min(budget - page)
-                .min(prompt - skipped - page)
-                .max(0);
+            let tail = (page - 1).min(budget - page).min(prompt - skipped - page).max(0);
             1 + blocks(tail + reserve, g)
         };
         if !self.config.disable_prefix_cache {

@@ -120,33 +120,24 @@ impl SchedulerConfig {
 
     /// Host parents that the cache can hold; 0 without a host tier.
     pub fn usable_host_parents(&self) -> i64 {
-        if self.disable_l2_cache {
-            0
-        } else {
-            (self.num_host_pages - 1).max(0)
-        }
+        if self.disable_l2_cache { 0 } else { (self.num_host_pages - 1).max(0) }
     }
 
-    /// Whether there is a host cache.
-    pub fn has_host_cache(&self) -> bool {
+    /// Whether there is a host tier.
+    pub fn has_host_tier(&self) -> bool {
         self.usable_host_parents() > 0
     }
 
     /// Whether any group keeps recurrent states, beside which chunks end on page boundaries.
     pub fn has_state_group(&self) -> bool {
-        self.cache_groups
-            .iter()
-            .any(|group| group.kind() == GroupKind::State)
+        self.cache_groups.iter().any(|group| group.kind() == GroupKind::State)
     }
 
     /// W of bounded replay: the largest window of a replayable group, 0 without one
     /// (`scheduler.md` §1.3).
     pub fn replay_window_tokens(&self) -> i64 {
         let windows = self.cache_groups.iter().filter(|group| group.replayable);
-        windows
-            .filter_map(|group| group.sliding_window_tokens)
-            .max()
-            .unwrap_or(0)
+        windows.filter_map(|group| group.sliding_window_tokens).max().unwrap_or(0)
     }
 
     /// Refuses what a scheduler cannot run.
@@ -158,30 +149,11 @@ impl SchedulerConfig {
         for group in &self.cache_groups {
             group.validate()?;
         }
-        positive(
-            "max_batch_size",
-            self.max_batch_size,
-            "the rows that requests run in",
-        )?;
-        at_least(
-            "num_device_pages",
-            self.num_device_pages,
-            2,
-            "the null page and usable ones",
-        )?;
-        at_least(
-            "num_host_pages",
-            self.num_host_pages,
-            0,
-            "0 without a host tier",
-        )?;
-        at_least(
-            "prefix_replay_tokens",
-            self.prefix_replay_tokens,
-            0,
-            "0 recomputes nothing",
-        )?;
-        if self.enable_l3_storage && !self.has_host_cache() {
+        positive("max_batch_size", self.max_batch_size, "the rows that requests run in")?;
+        at_least("num_device_pages", self.num_device_pages, 2, "the null page and usable ones")?;
+        at_least("num_host_pages", self.num_host_pages, 0, "0 without a host tier")?;
+        at_least("prefix_replay_tokens", self.prefix_replay_tokens, 0, "0 recomputes nothing")?;
+        if self.enable_l3_storage && !self.has_host_tier() {
             let rule = "be False without a host cache: enable L2 and give it at least 2 \
                         `num_host_pages`";
             return Err(Error::config("enable_l3_storage", "True", rule));
@@ -196,41 +168,16 @@ impl SchedulerConfig {
     /// # Errors
     /// [`Error::InvalidConfig`] for the first field at fault, with its value and the rule.
     pub fn validate_capacity_inputs(&self) -> Result<()> {
-        positive(
-            "prefix_granularity",
-            self.prefix_granularity,
-            "the tokens of one prefix page",
-        )?;
-        positive(
-            "max_scheduled_tokens",
-            self.max_scheduled_tokens,
-            "the token budget of a round",
-        )?;
-        at_least(
-            "max_batch_size",
-            self.max_batch_size,
-            0,
-            "the rows that requests run in",
-        )?;
-        positive(
-            "decode_input_tokens",
-            self.decode_input_tokens,
-            "1 without speculation",
-        )?;
+        positive("prefix_granularity", self.prefix_granularity, "the tokens of one prefix page")?;
+        positive("max_scheduled_tokens", self.max_scheduled_tokens, "the token budget of a round")?;
+        at_least("max_batch_size", self.max_batch_size, 0, "the rows that requests run in")?;
+        positive("decode_input_tokens", self.decode_input_tokens, "1 without speculation")?;
         if !(0..=1).contains(&self.overlap_schedule_depth) {
             let rule = "be 0 or 1 (rounds planned before a result lands)";
-            return Err(Error::config(
-                "overlap_schedule_depth",
-                self.overlap_schedule_depth,
-                rule,
-            ));
+            return Err(Error::config("overlap_schedule_depth", self.overlap_schedule_depth, rule));
         }
         if self.cache_groups.is_empty() {
-            return Err(Error::config(
-                "cache_groups",
-                "[]",
-                "have at least one group",
-            ));
+            return Err(Error::config("cache_groups", "[]", "have at least one group"));
         }
         for (index, group) in self.cache_groups.iter().enumerate() {
             group.validate_shape()?;
@@ -240,10 +187,7 @@ impl SchedulerConfig {
                 let rule = format!("divide `prefix_granularity` ({})", self.prefix_granularity);
                 return Err(Error::config(group.field("block_granularity"), g, &rule));
             }
-            if self.cache_groups[..index]
-                .iter()
-                .any(|other| other.group_id == group.group_id)
-            {
+            if self.cache_groups[..index].iter().any(|other| other.group_id == group.group_id) {
                 let value = format!("'{}'", group.group_id);
                 return Err(Error::config("cache_groups.group_id", value, "be unique"));
             }
@@ -323,11 +267,7 @@ fn at_least(field: impl Into<String>, value: i64, least: i64, meaning: &str) -> 
         return Err(Error::config(field, value, &rule));
     }
     if value > MAX_VALUE {
-        return Err(Error::config(
-            field,
-            value,
-            &format!("be at most {MAX_VALUE} ({meaning})"),
-        ));
+        return Err(Error::config(field, value, &format!("be at most {MAX_VALUE} ({meaning})")));
     }
     Ok(())
 }

@@ -257,19 +257,11 @@ impl Error {
 
     /// A field of the configuration that breaks a rule; `rule` reads on from "it must".
     pub(crate) fn config(field: impl Into<String>, value: impl ToString, rule: &str) -> Error {
-        Error::InvalidConfig {
-            field: field.into(),
-            value: value.to_string(),
-            rule: rule.into(),
-        }
+        Error::InvalidConfig { field: field.into(), value: value.to_string(), rule: rule.into() }
     }
 
     /// An argument out of its range; `rule` reads on from "it must".
     pub(crate) fn argument(name: &str, value: impl ToString, rule: &str) -> Error {
-        Error::InvalidArgument {
-            name: name.into(),
-            value: value.to_string(),
-            rule: rule.into(),
-        }
+        Error::InvalidArgument { name: name.into(), value: value.to_string(), rule: rule.into() }
     }
 }

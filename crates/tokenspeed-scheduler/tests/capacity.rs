@@ -35,10 +35,7 @@ fn sliding(window: i64, g: i64, k: i64) -> CacheGroupConfig {
 }
 
 fn replay(window: i64, g: i64, k: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        replayable: true,
-        ..sliding(window, g, k)
-    }
+    CacheGroupConfig { replayable: true, ..sliding(window, g, k) }
 }
 
 fn state(g: i64, k: i64) -> CacheGroupConfig {
@@ -58,10 +55,7 @@ fn config(role: Role, groups: Vec<CacheGroupConfig>) -> SchedulerConfig {
         max_batch_size: 1,
         role,
         cache_groups: named
-            .map(|(index, group)| CacheGroupConfig {
-                group_id: index.to_string(),
-                ..group
-            })
+            .map(|(index, group)| CacheGroupConfig { group_id: index.to_string(), ..group })
             .collect(),
         ..Default::default()
     }
@@ -72,9 +66,7 @@ fn model(config: &SchedulerConfig) -> CapacityModel {
 }
 
 fn single(config: &SchedulerConfig, token_limit: i64) -> Vec<i64> {
-    model(config)
-        .single_request_group_pages(token_limit)
-        .expect("a limit in range")
+    model(config).single_request_group_pages(token_limit).expect("a limit in range")
 }
 
 #[test]
@@ -95,20 +87,13 @@ fn agrees_with_the_observations() {
             let single = model.single_request_group_pages(limit).unwrap();
             let concurrent = model.concurrent_group_pages(2 * limit, limit).unwrap();
             assert_eq!(single, seen.single[i], "row {row}, single, limit {limit}");
-            assert_eq!(
-                concurrent, seen.concurrent[i],
-                "row {row}, concurrent, limit {limit}"
-            );
+            assert_eq!(concurrent, seen.concurrent[i], "row {row}, concurrent, limit {limit}");
         }
         // On P the observed bound forgets the decode slot (`liveness.md`).
         let forgotten = if seen.role == Role::P { seen.width } else { 0 };
         for (parents, bound) in [3, 8, 40].into_iter().zip(seen.bounds) {
             let expected = (bound - forgotten).max(0);
-            assert_eq!(
-                model.max_single_request_tokens(parents),
-                expected,
-                "row {row}, {parents}"
-            );
+            assert_eq!(model.max_single_request_tokens(parents), expected, "row {row}, {parents}");
         }
     }
 }
@@ -119,62 +104,34 @@ fn the_prefill_bound_counts_the_decode_slot() {
     let config = config(Role::P, vec![full(4, 1)]);
     let model = model(&config);
     assert_eq!(model.max_single_request_tokens(8), 31);
-    assert!(request_token_limit(31, 0, &config) <= model.max_token_limit(8));
-    assert!(request_token_limit(32, 0, &config) > model.max_token_limit(8));
+    let verify = SchedulerConfig { decode_input_tokens: 4, ..config.clone() };
+    assert_eq!(self::model(&verify).max_single_request_tokens(8), 28);
     // The budget is the peer's to run.
-    assert_eq!(request_token_limit(31, 500, &config), 32);
+    assert_eq!(request_token_limit(31, 500, &config), 31);
 }
 
 /// `liveness.md`, "the role without retraction fills up": the hand-over's block is counted.
 #[test]
 fn the_prefill_bound_counts_the_hand_over_of_a_state() {
     let cached = config(Role::P, vec![state(4, 1)]);
-    let plain = SchedulerConfig {
-        disable_prefix_cache: true,
-        ..cached.clone()
-    };
+    let plain = SchedulerConfig { disable_prefix_cache: true, ..cached.clone() };
     assert_eq!(snapshot_state_reserve_tokens(4, &plain), 1);
-    assert_eq!(
-        single(&plain, 5),
-        [2],
-        "an endpoint at 4 and the slot behind it"
-    );
-    assert_eq!(
-        single(&plain, 6),
-        [2],
-        "a checkpoint at 4, and its tail of 1 shares the slot's"
-    );
+    assert_eq!(single(&plain, 5), [2], "an endpoint at 4 and the slot behind it");
+    assert_eq!(single(&plain, 6), [2], "a checkpoint at 4, and its tail of 1 shares the slot's");
     assert_eq!(single(&plain, 8), [2]);
-    assert_eq!(
-        single(&cached, 5),
-        [3],
-        "and the checkpoint that the chunk starts from"
-    );
+    assert_eq!(single(&cached, 5), [3], "and the checkpoint that the chunk starts from");
 }
 
 /// `liveness.md`, "an exempt request needs one block more": the last verify window counts.
 #[test]
 fn a_budget_includes_the_last_verify_window() {
     let narrow = config(Role::Fused, vec![full(4, 1)]);
-    let verify = SchedulerConfig {
-        decode_input_tokens: 4,
-        ..narrow.clone()
-    };
-    for (max_new_tokens, narrow_limit, verify_limit) in [
-        (0, 11, 14),
-        (1, 11, 14),
-        (2, 12, 14),
-        (3, 13, 15),
-        (8, 18, 20),
-    ] {
-        assert_eq!(
-            request_token_limit(10, max_new_tokens, &narrow),
-            narrow_limit
-        );
-        assert_eq!(
-            request_token_limit(10, max_new_tokens, &verify),
-            verify_limit
-        );
+    let verify = SchedulerConfig { decode_input_tokens: 4, ..narrow.clone() };
+    for (max_new_tokens, narrow_limit, verify_limit) in
+        [(0, 11, 14), (1, 11, 14), (2, 12, 14), (3, 13, 15), (8, 18, 20)]
+    {
+        assert_eq!(request_token_limit(10, max_new_tokens, &narrow), narrow_limit);
+        assert_eq!(request_token_limit(10, max_new_tokens, &verify), verify_limit);
     }
     assert_eq!(request_token_limit(i64::MAX, i64::MAX, &verify), i64::MAX);
 }
@@ -184,38 +141,17 @@ fn a_budget_includes_the_last_verify_window() {
 #[test]
 fn an_unaligned_finish_needs_four_state_blocks() {
     let cached = config(Role::Fused, vec![state(4, 1)]);
-    let plain = SchedulerConfig {
-        disable_prefix_cache: true,
-        ..cached.clone()
-    };
-    let chunked = SchedulerConfig {
-        max_scheduled_tokens: 8,
-        ..plain.clone()
-    };
+    let plain = SchedulerConfig { disable_prefix_cache: true, ..cached.clone() };
+    let chunked = SchedulerConfig { max_scheduled_tokens: 8, ..plain.clone() };
     let prompt = |tokens: i64| tokens + 1;
     assert_eq!(single(&cached, prompt(9)), [4]);
-    assert_eq!(
-        single(&plain, prompt(9)),
-        [3],
-        "whole, and nothing cached to start from"
-    );
+    assert_eq!(single(&plain, prompt(9)), [3], "whole, and nothing cached to start from");
     assert_eq!(single(&chunked, prompt(8)), [3], "still whole");
-    assert_eq!(
-        single(&chunked, prompt(9)),
-        [4],
-        "cut at a boundary, whose checkpoint is held"
-    );
+    assert_eq!(single(&chunked, prompt(9)), [4], "cut at a boundary, whose checkpoint is held");
     for role in [Role::P, Role::D] {
-        let config = SchedulerConfig {
-            role,
-            ..chunked.clone()
-        };
+        let config = SchedulerConfig { role, ..chunked.clone() };
         let expected = if role == Role::P { 3 } else { 4 };
-        assert_eq!(
-            single(&config, prompt(9)),
-            [expected],
-            "a growth block on {role:?}?"
-        );
+        assert_eq!(single(&config, prompt(9)), [expected], "a growth block on {role:?}?");
     }
 }
 
@@ -229,10 +165,7 @@ fn a_state_suffix_counts_every_block() {
     };
     // Boundary at 8, prompt of 15: the checkpoint, then 7 tail tokens and a growth block of 2.
     assert_eq!(single(&plain, 16), [1 + 5]);
-    let verify = SchedulerConfig {
-        decode_input_tokens: 6,
-        ..plain.clone()
-    };
+    let verify = SchedulerConfig { decode_input_tokens: 6, ..plain.clone() };
     assert_eq!(snapshot_state_reserve_tokens(2, &verify), 6);
     assert_eq!(single(&verify, 15 + 6), [1 + 7]);
 }
@@ -244,25 +177,10 @@ fn a_window_recycles() {
         max_scheduled_tokens: 8,
         ..config(Role::Fused, vec![sliding(9, 4, 1), full(4, 1)])
     };
-    assert_eq!(
-        single(&config, 9),
-        [3, 3],
-        "8 tokens whole and the decode slot"
-    );
-    assert_eq!(
-        single(&config, 10),
-        [4, 3],
-        "a chunk of 8 behind a lookback of 2 blocks"
-    );
-    assert_eq!(
-        single(&config, 800),
-        [5, 200],
-        "a chunk of 8, the slot and the lookback"
-    );
-    let landing = SchedulerConfig {
-        role: Role::D,
-        ..config
-    };
+    assert_eq!(single(&config, 9), [3, 3], "8 tokens whole and the decode slot");
+    assert_eq!(single(&config, 10), [4, 3], "a chunk of 8 behind a lookback of 2 blocks");
+    assert_eq!(single(&config, 800), [5, 200], "a chunk of 8, the slot and the lookback");
+    let landing = SchedulerConfig { role: Role::D, ..config };
     assert_eq!(single(&landing, 800), [2 + 3, 200]);
 }
 
@@ -274,11 +192,7 @@ fn a_chunk_may_start_inside_a_block() {
         max_scheduled_tokens: budget,
         ..config(Role::Fused, groups)
     };
-    assert_eq!(
-        single(&budget(8, group()), 800),
-        [1 + 3],
-        "aligned: 4 tokens back, 8 and a slot"
-    );
+    assert_eq!(single(&budget(8, group()), 800), [1 + 3], "aligned: 4 tokens back, 8 and a slot");
     assert_eq!(
         single(&budget(6, group()), 800),
         [4],
@@ -286,16 +200,9 @@ fn a_chunk_may_start_inside_a_block() {
     );
     assert_eq!(single(&budget(7, group()), 800), [4], "12 tokens, anywhere");
     // Replay keeps a final window whole, and so cuts the chunk before it anywhere.
-    let verify = |groups| SchedulerConfig {
-        decode_input_tokens: 4,
-        ..budget(12, groups)
-    };
+    let verify = |groups| SchedulerConfig { decode_input_tokens: 4, ..budget(12, groups) };
     assert_eq!(single(&verify(group()), 800), [1 + 4], "20 tokens, aligned");
-    assert_eq!(
-        single(&verify(vec![replay(5, 4, 1)]), 800),
-        [6],
-        "20 tokens, anywhere"
-    );
+    assert_eq!(single(&verify(vec![replay(5, 4, 1)]), 800), [6], "20 tokens, anywhere");
 }
 
 /// Beside a state group a budget of 7 computes a page of 4, and then up to 7 at once.
@@ -351,18 +258,9 @@ fn what_admission_shares() {
     }
     assert_eq!(prefix_match_lookback_blocks(GroupKind::Full, 4), None);
     assert_eq!(prefix_match_lookback_blocks(GroupKind::State, 4), Some(1));
-    assert_eq!(
-        prefix_match_lookback_blocks(GroupKind::Sliding { window: 1 }, 4),
-        Some(0)
-    );
-    assert_eq!(
-        prefix_match_lookback_blocks(GroupKind::Sliding { window: 5 }, 4),
-        Some(1)
-    );
-    assert_eq!(
-        prefix_match_lookback_blocks(GroupKind::Sliding { window: 6 }, 4),
-        Some(2)
-    );
+    assert_eq!(prefix_match_lookback_blocks(GroupKind::Sliding { window: 1 }, 4), Some(0));
+    assert_eq!(prefix_match_lookback_blocks(GroupKind::Sliding { window: 5 }, 4), Some(1));
+    assert_eq!(prefix_match_lookback_blocks(GroupKind::Sliding { window: 6 }, 4), Some(2));
 }
 
 #[test]
@@ -378,23 +276,13 @@ fn queries_out_of_range_are_refused_by_name() {
     assert!(text(model.single_request_group_pages(i64::MAX)).contains("at most 2^48"));
     assert_eq!(model.lcm_blocks_needed_for(&[3, 4]), Ok(2 + 4));
     let unequal = model.lcm_blocks_needed_for(&[3]).unwrap_err();
-    assert!(
-        unequal
-            .to_string()
-            .contains("one entry for each of the 2 cache groups")
-    );
-    assert_eq!(
-        model.lcm_blocks_needed_for(&[3, -1]).unwrap_err().code(),
-        "invalid_argument"
-    );
+    assert!(unequal.to_string().contains("one entry for each of the 2 cache groups"));
+    assert_eq!(model.lcm_blocks_needed_for(&[3, -1]).unwrap_err().code(), "invalid_argument");
     assert_eq!(model.max_single_request_tokens(-1), 0);
     assert_eq!(model.max_single_request_tokens(0), 0);
     let huge = i64::from(i32::MAX);
     assert_eq!(model.max_single_request_tokens(i64::MAX), huge);
-    assert_eq!(
-        model.lcm_blocks_needed_for(&[i64::MAX, i64::MAX]),
-        Ok(i64::MAX)
-    );
+    assert_eq!(model.lcm_blocks_needed_for(&[i64::MAX, i64::MAX]), Ok(i64::MAX));
 }
 
 /// Any valid configuration of up to four groups for one live request.
@@ -452,7 +340,7 @@ proptest! {
         }
     }
 
-    /// The bound fits and one token more does not.
+    /// The bound fits and one token more does not; on P a decode slot is held behind it.
     #[test]
     fn the_bound_is_the_largest_that_fits(config in any_config(), parents in 0i64..200) {
         let model = model(&config);
@@ -460,9 +348,11 @@ proptest! {
             let pages = model.single_request_group_pages(limit).unwrap();
             model.lcm_blocks_needed_for(&pages).unwrap()
         };
-        let limit = model.max_token_limit(parents);
-        prop_assert!(limit == 0 || needed(limit) <= parents);
-        prop_assert!(limit == i64::from(i32::MAX) || needed(limit + 1) > parents);
+        let behind = if config.role == Role::P { config.decode_input_tokens } else { 0 };
+        let bound = model.max_single_request_tokens(parents);
+        prop_assert!(bound == 0 || needed(bound + behind) <= parents);
+        let unbounded = bound + behind == i64::from(i32::MAX);
+        prop_assert!(unbounded || needed(bound + behind + 1) > parents);
     }
 
     /// A pool sized for one request of a limit bounds requests at that limit or above.
@@ -471,7 +361,8 @@ proptest! {
         let model = model(&config);
         let pages = model.concurrent_group_pages(limit, limit).unwrap();
         let parents = model.lcm_blocks_needed_for(&pages).unwrap();
-        prop_assert!(model.max_token_limit(parents) >= limit);
+        let behind = if config.role == Role::P { config.decode_input_tokens } else { 0 };
+        prop_assert!(model.max_single_request_tokens(parents) >= limit - behind);
     }
 
     /// Live requests only add.

@@ -27,11 +27,7 @@ fn sliding(window: i64) -> CacheGroupConfig {
 }
 
 fn state() -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "s".into(),
-        family: CacheGroupFamily::State,
-        ..group()
-    }
+    CacheGroupConfig { group_id: "s".into(), family: CacheGroupFamily::State, ..group() }
 }
 
 fn config() -> SchedulerConfig {
@@ -60,10 +56,7 @@ fn refused(
     let error = config.validate().expect_err("the scheduler accepts it");
     let text = format!("invalid configuration: `{field}` is {value}; it must {rule}");
     assert_eq!(error.to_string(), text);
-    assert_eq!(
-        (error.code(), error.kind()),
-        ("invalid_config", ErrorKind::Config)
-    );
+    assert_eq!((error.code(), error.kind()), ("invalid_config", ErrorKind::Config));
     let model = CapacityModel::new(&config).map(|_| ());
     assert_eq!(model, if early { Err(error) } else { Ok(()) });
 }
@@ -84,18 +77,12 @@ fn defaults_are_those_of_the_published_surface() {
     assert_eq!((config.prefix_granularity, config.max_batch_size), (0, 0));
     assert!(!config.disable_l2_cache && !config.disable_prefix_cache);
     let group = CacheGroupConfig::default();
-    assert_eq!(
-        (group.cache_blocks_per_lcm_block, group.shard_count),
-        (1, 1)
-    );
+    assert_eq!((group.cache_blocks_per_lcm_block, group.shard_count), (1, 1));
     assert_eq!(group.retention, CacheRetention::FullHistory);
     assert_eq!(group.family, CacheGroupFamily::History);
     assert_eq!(group.transfer_policy, CacheTransferPolicy::Unspecified);
     assert!(!group.replayable && group.sliding_window_tokens.is_none());
-    assert!(
-        config.validate().is_err() && group.validate().is_err(),
-        "nothing is guessed"
-    );
+    assert!(config.validate().is_err() && group.validate().is_err(), "nothing is guessed");
 }
 
 #[test]
@@ -103,109 +90,35 @@ fn kinds_follow_from_retention_and_family() {
     assert_eq!(group().kind(), GroupKind::Full);
     assert_eq!(sliding(5).kind(), GroupKind::Sliding { window: 5 });
     assert_eq!(state().kind(), GroupKind::State);
-    let ignored = CacheGroupConfig {
-        sliding_window_tokens: Some(4),
-        ..group()
-    };
-    assert_eq!(
-        ignored.kind(),
-        GroupKind::Full,
-        "full history has no window"
-    );
+    let ignored = CacheGroupConfig { sliding_window_tokens: Some(4), ..group() };
+    assert_eq!(ignored.kind(), GroupKind::Full, "full history has no window");
     assert!(ignored.validate().is_ok());
-    let windows = [
-        GroupKind::Full,
-        GroupKind::Sliding { window: 5 },
-        GroupKind::State,
-    ];
-    assert_eq!(
-        windows.map(GroupKind::window_tokens),
-        [None, Some(5), Some(2)]
-    );
+    let windows = [GroupKind::Full, GroupKind::Sliding { window: 5 }, GroupKind::State];
+    assert_eq!(windows.map(GroupKind::window_tokens), [None, Some(5), Some(2)]);
 }
 
 #[test]
 fn numbers_below_their_least_are_refused() {
     let page = "be positive (the tokens of one prefix page)";
-    refused(
-        true,
-        |c| c.prefix_granularity = 0,
-        "prefix_granularity",
-        "0",
-        page,
-    );
-    refused(
-        true,
-        |c| c.prefix_granularity = -8,
-        "prefix_granularity",
-        "-8",
-        page,
-    );
+    refused(true, |c| c.prefix_granularity = 0, "prefix_granularity", "0", page);
+    refused(true, |c| c.prefix_granularity = -8, "prefix_granularity", "-8", page);
     let budget = "be positive (the token budget of a round)";
-    refused(
-        true,
-        |c| c.max_scheduled_tokens = 0,
-        "max_scheduled_tokens",
-        "0",
-        budget,
-    );
+    refused(true, |c| c.max_scheduled_tokens = 0, "max_scheduled_tokens", "0", budget);
     let width = "be positive (1 without speculation)";
-    refused(
-        true,
-        |c| c.decode_input_tokens = 0,
-        "decode_input_tokens",
-        "0",
-        width,
-    );
+    refused(true, |c| c.decode_input_tokens = 0, "decode_input_tokens", "0", width);
     let rows = "be at least 0 (the rows that requests run in)";
-    refused(
-        true,
-        |c| c.max_batch_size = -1,
-        "max_batch_size",
-        "-1",
-        rows,
-    );
+    refused(true, |c| c.max_batch_size = -1, "max_batch_size", "-1", rows);
     let rows = "be positive (the rows that requests run in)";
     refused(false, |c| c.max_batch_size = 0, "max_batch_size", "0", rows);
     let pages = "be at least 2 (the null page and usable ones)";
-    refused(
-        false,
-        |c| c.num_device_pages = 1,
-        "num_device_pages",
-        "1",
-        pages,
-    );
+    refused(false, |c| c.num_device_pages = 1, "num_device_pages", "1", pages);
     let pages = "be at least 0 (0 without a host tier)";
-    refused(
-        false,
-        |c| c.num_host_pages = -1,
-        "num_host_pages",
-        "-1",
-        pages,
-    );
+    refused(false, |c| c.num_host_pages = -1, "num_host_pages", "-1", pages);
     let replay = "be at least 0 (0 recomputes nothing)";
-    refused(
-        false,
-        |c| c.prefix_replay_tokens = -1,
-        "prefix_replay_tokens",
-        "-1",
-        replay,
-    );
+    refused(false, |c| c.prefix_replay_tokens = -1, "prefix_replay_tokens", "-1", replay);
     let depth = "be 0 or 1 (rounds planned before a result lands)";
-    refused(
-        true,
-        |c| c.overlap_schedule_depth = 2,
-        "overlap_schedule_depth",
-        "2",
-        depth,
-    );
-    refused(
-        true,
-        |c| c.overlap_schedule_depth = -1,
-        "overlap_schedule_depth",
-        "-1",
-        depth,
-    );
+    refused(true, |c| c.overlap_schedule_depth = 2, "overlap_schedule_depth", "2", depth);
+    refused(true, |c| c.overlap_schedule_depth = -1, "overlap_schedule_depth", "-1", depth);
     accepted(|c| c.overlap_schedule_depth = 1);
     accepted(|c| (c.num_device_pages, c.prefix_replay_tokens) = (2, 100));
 }
@@ -229,25 +142,13 @@ fn outsized_numbers_are_refused() {
             c.cache_groups[0].cache_blocks_per_lcm_block = 4;
         }
     };
-    refused(
-        false,
-        packed(1 << 29),
-        "num_device_pages",
-        "536870913",
-        rule,
-    );
+    refused(false, packed(1 << 29), "num_device_pages", "536870913", rule);
     accepted(packed((1 << 29) - 1));
 }
 
 #[test]
 fn a_cache_group_is_refused_by_name() {
-    refused(
-        true,
-        |c| c.cache_groups.clear(),
-        "cache_groups",
-        "[]",
-        "have at least one group",
-    );
+    refused(true, |c| c.cache_groups.clear(), "cache_groups", "[]", "have at least one group");
     let empty = |c: &mut SchedulerConfig| c.cache_groups[0].group_id.clear();
     refused(true, empty, "cache_groups.group_id", "''", "not be empty");
     let twice = |c: &mut SchedulerConfig| c.cache_groups.push(group());
@@ -255,49 +156,19 @@ fn a_cache_group_is_refused_by_name() {
     let one =
         |early: bool, change: fn(&mut CacheGroupConfig), name: &str, value: &str, rule: &str| {
             let change = |c: &mut SchedulerConfig| change(&mut c.cache_groups[0]);
-            refused(
-                early,
-                change,
-                &format!("cache_groups['a'].{name}"),
-                value,
-                rule,
-            );
+            refused(early, change, &format!("cache_groups['a'].{name}"), value, rule);
         };
     let rule = "be positive (the tokens of one block)";
-    one(
-        true,
-        |g| g.block_granularity = 0,
-        "block_granularity",
-        "0",
-        rule,
-    );
+    one(true, |g| g.block_granularity = 0, "block_granularity", "0", rule);
     let rule = "divide `prefix_granularity` (8)";
-    one(
-        true,
-        |g| g.block_granularity = 3,
-        "block_granularity",
-        "3",
-        rule,
-    );
-    one(
-        true,
-        |g| g.block_granularity = 16,
-        "block_granularity",
-        "16",
-        rule,
-    );
+    one(true, |g| g.block_granularity = 3, "block_granularity", "3", rule);
+    one(true, |g| g.block_granularity = 16, "block_granularity", "16", rule);
     let rule = "be positive (the null block included)";
     one(false, |g| g.total_pages = 0, "total_pages", "0", rule);
     let rule = "be positive (the blocks of one LCM block)";
     let (k, shards) = ("cache_blocks_per_lcm_block", "shard_count");
     one(true, |g| g.cache_blocks_per_lcm_block = -1, k, "-1", rule);
-    one(
-        true,
-        |g| g.shard_count = 0,
-        shards,
-        "0",
-        "be positive (1 if the group is not sharded)",
-    );
+    one(true, |g| g.shard_count = 0, shards, "0", "be positive (1 if the group is not sharded)");
     let rule = "divide `cache_blocks_per_lcm_block` (1)";
     one(true, |g| g.shard_count = 2, shards, "2", rule);
     let sharded = |k: i64, shards: i64| CacheGroupConfig {
@@ -317,31 +188,13 @@ fn windows_are_positive_and_belong_to_history() {
     let rule = "be positive (the tokens a sliding group keeps)";
     refused(true, put(sliding(0)), field, "0", rule);
     refused(true, put(sliding(-1)), field, "-1", rule);
-    let unset = CacheGroupConfig {
-        sliding_window_tokens: None,
-        ..sliding(1)
-    };
-    refused(
-        true,
-        put(unset),
-        field,
-        "None",
-        "be given for a sliding group",
-    );
+    let unset = CacheGroupConfig { sliding_window_tokens: None, ..sliding(1) };
+    refused(true, put(unset), field, "None", "be given for a sliding group");
     accepted(put(sliding(1)));
     let rule = "be History for a sliding group: a State group keeps snapshots and rides FullHistory \
                 retention";
-    let snapshot = CacheGroupConfig {
-        family: CacheGroupFamily::State,
-        ..sliding(4)
-    };
-    refused(
-        true,
-        put(snapshot),
-        "cache_groups['w'].family",
-        "State",
-        rule,
-    );
+    let snapshot = CacheGroupConfig { family: CacheGroupFamily::State, ..sliding(4) };
+    refused(true, put(snapshot), "cache_groups['w'].family", "State", rule);
 }
 
 #[test]
@@ -360,10 +213,7 @@ fn a_state_group_needs_a_page_of_budget() {
 
 #[test]
 fn replay_needs_its_window_and_a_final_chunk() {
-    let replayed = |window: i64| CacheGroupConfig {
-        replayable: true,
-        ..sliding(window)
-    };
+    let replayed = |window: i64| CacheGroupConfig { replayable: true, ..sliding(window) };
     let put = |window: i64, budget: i64| {
         move |c: &mut SchedulerConfig| {
             c.cache_groups.push(replayed(window));
@@ -389,14 +239,8 @@ fn replay_needs_its_window_and_a_final_chunk() {
 
     let mut windows = config();
     assert_eq!(windows.replay_window_tokens(), 0);
-    windows
-        .cache_groups
-        .extend([sliding(30), replayed(3), replayed(10), replayed(7)]);
-    assert_eq!(
-        windows.replay_window_tokens(),
-        10,
-        "the largest that is replayed"
-    );
+    windows.cache_groups.extend([sliding(30), replayed(3), replayed(10), replayed(7)]);
+    assert_eq!(windows.replay_window_tokens(), 10, "the largest that is replayed");
 }
 
 #[test]
@@ -405,10 +249,7 @@ fn transfers_declare_their_policy() {
     let put = |role: Role, group: CacheGroupConfig, policy: CacheTransferPolicy| {
         move |c: &mut SchedulerConfig| {
             c.role = role;
-            c.cache_groups = vec![CacheGroupConfig {
-                transfer_policy: policy,
-                ..group.clone()
-            }];
+            c.cache_groups = vec![CacheGroupConfig { transfer_policy: policy, ..group.clone() }];
         }
     };
     for role in [Role::P, Role::D] {
@@ -447,13 +288,7 @@ fn l3_needs_a_host_cache() {
         }
     };
     for (host_pages, disable_l2) in [(0, false), (1, false), (9, true)] {
-        refused(
-            false,
-            l3(host_pages, disable_l2),
-            "enable_l3_storage",
-            "True",
-            rule,
-        );
+        refused(false, l3(host_pages, disable_l2), "enable_l3_storage", "True", rule);
     }
     accepted(l3(2, false));
 }
@@ -469,13 +304,7 @@ fn a_fused_round_covers_a_decode_step() {
         }
     };
     let rule = "cover one decode step (`decode_input_tokens`, 4)";
-    refused(
-        false,
-        narrow(Role::Fused),
-        "max_scheduled_tokens",
-        "3",
-        rule,
-    );
+    refused(false, narrow(Role::Fused), "max_scheduled_tokens", "3", rule);
     accepted(narrow(Role::P));
     accepted(narrow(Role::D));
 }
@@ -489,11 +318,7 @@ fn usable_parents_leave_out_the_null_one() {
             disable_l2_cache: disable_l2,
             ..config()
         };
-        (
-            config.usable_device_parents(),
-            config.usable_host_parents(),
-            config.has_host_cache(),
-        )
+        (config.usable_device_parents(), config.usable_host_parents(), config.has_host_tier())
     };
     assert_eq!(sizes(9, 5, false), (8, 4, true));
     assert_eq!(sizes(9, 5, true), (8, 0, false));

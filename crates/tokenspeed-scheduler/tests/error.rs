@@ -45,10 +45,7 @@ fn texts_codes_and_kinds() {
              submit it under an id of its own, or after that one has ended",
         ),
         (
-            Error::NegativeBudget {
-                request_id: a(),
-                max_new_tokens: -3,
-            },
+            Error::NegativeBudget { request_id: a(), max_new_tokens: -3 },
             "negative_budget",
             Request,
             "request 'a': `max_new_tokens` is -3; it must be at least 0 (0 leaves the budget \
@@ -107,35 +104,26 @@ fn texts_codes_and_kinds() {
             "array `offsets` has 3 entries; it must have one more than `request_ids` (4)",
         ),
         (
-            Error::UnknownOperation {
-                op_id: 17,
-                event: "WriteBackDoneEvent".into(),
-            },
+            Error::UnknownOperation { op_id: 17, event: "WriteBackDoneEvent".into() },
             "unknown_operation",
             Event,
             "operation 17: no `WriteBackDoneEvent` is owed for it; acknowledge each `op_id` of a \
              plan once",
         ),
         (
-            Error::UnknownGroup {
-                group_id: "full".into(),
-            },
+            Error::UnknownGroup { group_id: "full".into() },
             "unknown_group",
             Config,
             "unknown cache group 'full'; name one of the `group_id`s of the configuration",
         ),
         (
-            Error::UnsupportedFeature {
-                feature: "an overlap depth above 1".into(),
-            },
+            Error::UnsupportedFeature { feature: "an overlap depth above 1".into() },
             "unsupported_feature",
             Unsupported,
             "unsupported: an overlap depth above 1",
         ),
         (
-            Error::Internal {
-                what: "3 blocks are owned by nobody".into(),
-            },
+            Error::Internal { what: "3 blocks are owned by nobody".into() },
             "internal",
             Internal,
             "internal error: 3 blocks are owned by nobody; this is a bug, please report it with \

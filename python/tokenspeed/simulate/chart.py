@@ -11,7 +11,7 @@ from html import escape
 from tokenspeed.simulate import units
 
 WIDTH, HEIGHT = 640, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 24, 12, 40
 
 Value = float | None
 

@@ -12,7 +12,6 @@ from tokenspeed.simulate.chart import Chart, Line
 from tokenspeed.simulate.report import Distribution, Report, reasons
 from tokenspeed.simulate.table import SWEEP_HEADINGS, latency_rows, sections, sweep_row
 
-
 _OVER = "averaged over the last twentieth of the replay"
 
 _FOOTNOTE = (

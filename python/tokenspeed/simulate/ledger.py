@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from tokenspeed.simulate.trace import Trace
 
-
 Table = dict[str, NDArray[np.float64]]
 """Columns by name, `[rows]` each."""
 

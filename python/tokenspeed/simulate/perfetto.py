@@ -120,8 +120,8 @@ def _events(within: dict[str, list[tuple[float, ...]]]) -> Iterator[dict[str, An
         for start_s, end_s, pages in within[table]:
             yield _slice("copy", tid, start_s, end_s, {"pages": int(pages)})
     for at_s, active, available, empty, waiting, running in within["gauges"]:
-        pages = {"held": int(active), "cached": int(available - empty), "empty": int(empty)}
-        yield _counter("device pages", at_s, pages)
+        pool = {"held": int(active), "cached": int(available - empty), "empty": int(empty)}
+        yield _counter("device pages", at_s, pool)
         yield _counter("requests", at_s, {"running": int(running), "waiting": int(waiting)})
     for at_s, request in within["retracted"]:
         yield {

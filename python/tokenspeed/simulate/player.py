@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenspeed.scheduler import Cache, ExecutionEvent, RequestSpec, Scheduler
+from tokenspeed.scheduler import (
+    Cache,
+    ConfigError,
+    ExecutionEvent,
+    RequestError,
+    RequestSpec,
+    Scheduler,
+)
 from tokenspeed.simulate.ledger import Ended, Ledger
 from tokenspeed.simulate.link import Link
 from tokenspeed.simulate.scenario import Scenario
@@ -73,7 +80,7 @@ class Player:
         self._ledger = Ledger(trace)
         try:
             self._scheduler = Scheduler(scenario.engine.scheduler_config())
-        except ValueError as error:
+        except ConfigError as error:
             raise ConfigurationRefused(str(error)) from error
         self._depth = scenario.engine.overlap_schedule_depth
 
@@ -136,7 +143,7 @@ class Player:
             )
             try:
                 self._scheduler.submit_requests([spec])
-            except ValueError as error:
+            except RequestError as error:
                 self._ledger.refused.append(Ended(request, self._now_s, str(error)))
             else:
                 self._live += 1

@@ -319,7 +319,10 @@ def _series(ledger: Ledger, page_bytes: int) -> Series:
     busy_s = np.maximum(_spread(rounds, took_s, edges), 1e-12)
 
     def bytes_per_s(copies: Table) -> list[float]:
-        return (_spread(copies, copies["pages"] * page_bytes, edges) / looked_back_s).tolist()
+        rates: list[float] = (
+            _spread(copies, copies["pages"] * page_bytes, edges) / looked_back_s
+        ).tolist()
+        return rates
 
     admitted = ~np.isnan(ledger.admitted_s)
 

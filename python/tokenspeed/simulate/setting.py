@@ -36,7 +36,8 @@ def check_setting(item: Field[Any], value: Any) -> None:
 
 def parse_setting(item: Field[Any], text: str) -> Any:
     """Reads `text` as the setting's type (that of its default); `ValueError` names the setting."""
-    kind = type(item.default)
+    kind: Any = type(item.default)
+    value: Any
     try:
         if kind is bool:
             value = {"true": True, "false": False}[text.strip().lower()]

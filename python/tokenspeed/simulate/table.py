@@ -107,7 +107,7 @@ SWEEP_HEADINGS = (
     "first token 99th",
     "per token median",
     "output per s",
-    "retrac- tions",
+    "retracted",
     "not served",
 )
 """What a sweep tells of each point, behind the value of the setting."""
@@ -149,7 +149,7 @@ def render_sweep(name: str, reports: list[Report]) -> RenderableType:
     longest = max((report.latency.time_to_first_token_s.p99 or 0.0) for report in reports)
     most = max(report.cache.device_hit_rate + report.cache.host_hit_rate for report in reports)
     for report in reports:
-        row = sweep_row(name, report)
+        row = [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in sweep_row(name, report)]
         table.add_row(*row)
         cache, wait = report.cache, report.latency.time_to_first_token_s.p99 or 0.0
         hits = Text.assemble(
@@ -185,4 +185,10 @@ def _side_by_side(left: tuple[str, list[Row]], right: tuple[str, list[Row]]) -> 
 
 
 def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    return Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+    )

@@ -181,12 +181,12 @@ def _lines(path: Path) -> list[str]:
         if data.startswith(b"\x1f\x8b"):
             data = gzip.decompress(data)
         return data.decode("utf-8").splitlines()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"{path}: the gzip data is damaged ({error})") from None
     except OSError as error:
         raise TraceError(
             f"{path}: {error.strerror or error}; name a Mooncake or Azure trace, or none to play "
             "the one that ships with tokenspeed"
         ) from None
-    except (EOFError, zlib.error) as error:
-        raise TraceError(f"{path}: the gzip data is damaged ({error})") from None
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: not UTF-8 text at byte {error.start}") from None

@@ -10,6 +10,8 @@ def seconds(value: float | None) -> str:
     """'12.3 µs', '4.56 ms', '7.89 s', '12.3 min'."""
     if value is None:
         return MISSING
+    if value == 0:
+        return "0 s"
     for below_s, scale, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
         if abs(value) < below_s:
             return f"{_digits(value * scale)} {unit}"

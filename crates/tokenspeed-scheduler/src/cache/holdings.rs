@@ -12,6 +12,8 @@ pub struct Holdings {
     pub row: i32,
     /// One a group.
     pub groups: Vec<GroupHolding>,
+    /// Publishes nothing: cached leftovers of its own would keep it from fitting.
+    pub uncached: bool,
     /// Access epoch that the first admission issued.
     pub epoch: u64,
     /// Prefix pages whose publication an admission has carried.

@@ -15,6 +15,10 @@ impl Coordinator {
         if to <= from {
             return;
         }
+        if holdings.uncached {
+            holdings.published_pages = to;
+            return;
+        }
         let kind = if holdings.promotion_boundary == Some(progress.computed_tokens) {
             BoundaryKind::Promoted
         } else if progress.computed_tokens == progress.prompt_tokens {

@@ -112,9 +112,9 @@ impl CacheGroupConfig {
     /// one of window 0.
     pub fn kind(&self) -> GroupKind {
         match (self.retention, self.family) {
-            (CacheRetention::SlidingWindow, _) => GroupKind::Sliding {
-                window: self.sliding_window_tokens.unwrap_or(0),
-            },
+            (CacheRetention::SlidingWindow, _) => {
+                GroupKind::Sliding { window: self.sliding_window_tokens.unwrap_or(0) }
+            }
             (CacheRetention::FullHistory, CacheGroupFamily::State) => GroupKind::State,
             (CacheRetention::FullHistory, CacheGroupFamily::History) => GroupKind::Full,
         }
@@ -126,11 +126,7 @@ impl CacheGroupConfig {
     /// [`Error::InvalidConfig`], naming the field, the value and the rule.
     pub fn validate(&self) -> Result<()> {
         self.validate_shape()?;
-        positive(
-            self.field("total_pages"),
-            self.total_pages,
-            "the null block included",
-        )
+        positive(self.field("total_pages"), self.total_pages, "the null block included")
     }
 
     /// Everything that is known before a pool exists: all but `total_pages`.
@@ -139,26 +135,14 @@ impl CacheGroupConfig {
             return Err(Error::config("cache_groups.group_id", "''", "not be empty"));
         }
         let g = self.block_granularity;
-        positive(
-            self.field("block_granularity"),
-            g,
-            "the tokens of one block",
-        )?;
+        positive(self.field("block_granularity"), g, "the tokens of one block")?;
         let k = self.cache_blocks_per_lcm_block;
         let k_field = self.field("cache_blocks_per_lcm_block");
         positive(k_field, k, "the blocks of one LCM block")?;
-        positive(
-            self.field("shard_count"),
-            self.shard_count,
-            "1 if the group is not sharded",
-        )?;
+        positive(self.field("shard_count"), self.shard_count, "1 if the group is not sharded")?;
         if k % self.shard_count != 0 {
             let rule = format!("divide `cache_blocks_per_lcm_block` ({k})");
-            return Err(Error::config(
-                self.field("shard_count"),
-                self.shard_count,
-                &rule,
-            ));
+            return Err(Error::config(self.field("shard_count"), self.shard_count, &rule));
         }
         if self.retention == CacheRetention::SlidingWindow {
             let field = self.field("sliding_window_tokens");

@@ -27,8 +27,37 @@ impl Round<'_> {
         let Some(row) = self.rows.next() else {
             return Outcome::NotNow;
         };
-        let request = &self.requests[key];
+        if self.end_if_outgrown(key) {
+            return Outcome::NotNow;
+        }
+        let idle = self.pool_is_idle();
+        if idle && self.requests[key].needs_empty_pool() {
+            return self.open_uncached(key, row);
+        }
         let hit = self.probe(key);
+        match self.open(key, row, &hit, false) {
+            // Nobody will ever free a block: only what is cached can be in the way.
+            Outcome::NoCapacity if idle => self.open_uncached(key, row),
+            outcome => outcome,
+        }
+    }
+
+    /// Whether nothing but the index owns any block.
+    fn pool_is_idle(&self) -> bool {
+        self.requests.residents().next().is_none()
+            && self.cache.transfers().in_flight().next().is_none()
+    }
+
+    /// Opens an admission on an emptied pool, without a hit and without publishing. Cached blocks can
+    /// keep out a request that the bound admits: a hit that it holds, or leftovers that split parents
+    /// between groups. Without them what was accepted is schedulable (`liveness.md` 1).
+    fn open_uncached(&mut self, key: RequestKey, row: i32) -> Outcome {
+        self.cache.clear_device();
+        self.open(key, row, &self.cache.no_hit(), true)
+    }
+
+    fn open(&mut self, key: RequestKey, row: i32, hit: &Hit, uncached: bool) -> Outcome {
+        let request = &mut self.requests[key];
         let begin = self.cache.tokens_of(hit.total_pages);
         let promotion = hit.promotion_boundary_pages.map(|pages| self.cache.tokens_of(pages));
         let budget = self.build.budget_left();
@@ -36,11 +65,11 @@ impl Round<'_> {
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }
-        let request = &mut self.requests[key];
         let reserve = PrefillReserve::new(request, chunk, true);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        let first = FirstAdmission { hit: &hit, pages: &request.pages, row };
+        let first = FirstAdmission { hit, pages: &request.pages, row };
         let mut holdings = std::mem::take(&mut request.holdings);
+        holdings.uncached = uncached;
         let admitted = self.cache.admit(
             &mut holdings,
             Some(first),
@@ -53,7 +82,7 @@ impl Round<'_> {
             return Outcome::NoCapacity;
         }
         self.rows.take(key);
-        self.chunk_admitted(key, chunk, &hit)
+        self.chunk_admitted(key, chunk, hit)
     }
 
     /// The next chunk of a prompt under way.

@@ -31,6 +31,25 @@ impl Round<'_> {
         }
     }
 
+    /// Ends a request that has outgrown what the whole pool can hold: it was not given a budget to be
+    /// bound by (`liveness.md`, "an undeclared budget outgrows the pool"). Whether it did.
+    pub(super) fn end_if_outgrown(&mut self, key: RequestKey) -> bool {
+        let request = &self.requests[key];
+        let (id, tokens) = (&request.id, request.num_tokens());
+        let needed = self.rules.limit_of(tokens, 0);
+        let limit = self.rules.token_limit;
+        let outgrown = request.max_new_tokens == 0 && needed > limit;
+        if outgrown {
+            let text = format!(
+                "request '{id}' has {tokens} tokens and needs room for {needed}, but the pool bounds \
+                 one request at {limit} (`max_single_request_tokens`); raise `num_device_pages`, or \
+                 declare `max_new_tokens`"
+            );
+            self.end(key, AbortReason::OutgrewPool, text);
+        }
+        outgrown
+    }
+
     /// Frees a request and reports why.
     pub(super) fn end(&mut self, key: RequestKey, reason: AbortReason, text: String) {
         let mut request = self.requests.remove(key);

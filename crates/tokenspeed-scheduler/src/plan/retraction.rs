@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use super::admit::Outcome;
-use super::output::AbortReason;
 use super::round::Round;
 use crate::cache::StoreGuard;
 use crate::request::{RequestKey, State};
@@ -24,16 +23,23 @@ impl Round<'_> {
         {
             return;
         }
+        self.retract_and_grant(blocker);
+        if self.build.is_empty() {
+            self.break_standstill();
+        }
+    }
+
+    fn retract_and_grant(&mut self, blocker: RequestKey) {
         let mut blocker = Some(blocker);
-        while let Some(victim) = self.choose_victim() {
+        while let Some(victim) = self.choose_victim(Exemption::Holds) {
             // Retraction waits for the best victim rather than taking a worse one.
             if self.requests[victim].forwards_out > 0 {
                 return;
             }
-            self.retract_or_end(victim);
             if blocker == Some(victim) {
                 blocker = None;
             }
+            self.retract_or_end(victim);
             let granted = match blocker {
                 Some(key) => self.grant(key),
                 // The blocks must not go straight back to the victim's own readmission.
@@ -45,10 +51,38 @@ impl Round<'_> {
         }
     }
 
+    /// The document's rules can end in a round that schedules nothing although nothing is owed: the
+    /// victim was the blocker and no waiting prompt fits what it freed, or all who hold blocks are
+    /// exempt and each lacks one more. Then the residents that lack blocks come first, oldest first,
+    /// so that every retraction buys progress; where they still do not fit, the exemption falls; and
+    /// at last the prompt phases run again on what is free (`liveness.md` 1).
+    fn break_standstill(&mut self) {
+        while self.requests.residents().all(|key| self.requests[key].forwards_out == 0) {
+            if self.grant_to_stalled() {
+                return;
+            }
+            match self.choose_victim(Exemption::Falls) {
+                Some(victim) => self.retract_or_end(victim),
+                None => return self.schedule_local_prefill_work(),
+            }
+        }
+    }
+
+    fn grant_to_stalled(&mut self) -> bool {
+        let stalled = std::mem::take(&mut self.feedback.stalled);
+        let granted = stalled.iter().any(|&key| {
+            self.requests.is_live(key)
+                && self.requests[key].state().is_resident()
+                && matches!(self.grant(key), Outcome::Completed | Outcome::Incomplete)
+        });
+        self.feedback.stalled = stalled;
+        granted
+    }
+
     /// Incomplete prefills first, the largest first: nobody reads their output yet. Then decode work
     /// by most newly releasable parents and fewest tokens: the most capacity for the least lost work.
     /// A request whose admission prepaid its whole budget is exempt.
-    fn choose_victim(&self) -> Option<RequestKey> {
+    fn choose_victim(&self, exemption: Exemption) -> Option<RequestKey> {
         let rank = |key: RequestKey| {
             let request = &self.requests[key];
             let incomplete = matches!(request.state(), State::Prefilling { .. });
@@ -57,7 +91,9 @@ impl Round<'_> {
         };
         self.requests
             .residents()
-            .filter(|&key| !self.requests[key].reserve_covers_generation())
+            .filter(|&key| {
+                exemption == Exemption::Falls || !self.requests[key].reserve_covers_generation()
+            })
             .min_by_key(|&key| rank(key))
     }
 
@@ -88,23 +124,15 @@ impl Round<'_> {
         self.rules.config.enable_mixed_prefill_decode || self.build.decodes().is_empty()
     }
 
-    /// Retracts, or ends a request that has outgrown what the whole pool can hold: it could never come
-    /// back (`liveness.md`, "an undeclared budget outgrows the pool").
+    /// Retracts, or ends a request that could never come back.
     fn retract_or_end(&mut self, key: RequestKey) {
-        let request = &self.requests[key];
-        let needed = self.rules.limit_of(request.num_tokens(), 0);
-        let limit = self.rules.token_limit;
-        if request.max_new_tokens > 0 || needed <= limit {
-            return self.retract(key);
+        // With the pool to itself it fails for cached blocks alone: for a hit that it holds, or for
+        // leftovers that split parents between groups.
+        let alone = self.feedback.stalled.contains(&key) && self.requests.residents().count() == 1;
+        self.requests[key].stuck_alone += u32::from(alone);
+        if !self.end_if_outgrown(key) {
+            self.retract(key);
         }
-        let text = format!(
-            "request '{}' has {} tokens and needs room for {needed}, but the pool bounds one request \
-             at {limit} (`max_single_request_tokens`); raise `num_device_pages`, or declare \
-             `max_new_tokens`",
-            request.id,
-            request.num_tokens()
-        );
-        self.end(key, AbortReason::OutgrewPool, text);
     }
 
     /// Takes everything from a resident request. With a Host tier its computed blocks are stored, by
@@ -133,4 +161,13 @@ impl Round<'_> {
         };
         self.requests.transition(key, state);
     }
+}
+
+/// Whether a request that prepaid its whole budget may be a victim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exemption {
+    /// It may not: what it would free, its readmission must take back.
+    Holds,
+    /// It may: nobody could move otherwise.
+    Falls,
 }

@@ -37,7 +37,7 @@ impl Rules {
                 .map(|group| snapshot_state_reserve_tokens(group.block_granularity, config))
                 .collect(),
             has_state_group: groups.iter().any(|group| group.kind() == GroupKind::State),
-            token_limit: model.max_token_limit(config.usable_device_parents()),
+            token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
         })
     }

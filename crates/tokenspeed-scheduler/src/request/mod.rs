@@ -36,6 +36,8 @@ pub struct Request {
     pub max_new_tokens: i64,
     /// Retractions for capacity: each widens the headroom of the next admission (`scheduler.md` §4).
     pub retractions: i64,
+    /// Retractions for its own want of a block while it had the pool to itself.
+    pub stuck_alone: u32,
     /// What it holds of the cache.
     pub holdings: Holdings,
     /// Forwards that were scheduled and whose results have not landed (`scheduler.md` §2). They are
@@ -134,6 +136,13 @@ impl Request {
     pub fn reserve_covers_generation(&self) -> bool {
         let open_at_admission = self.max_new_tokens - (self.prompt_tokens - self.submitted_tokens);
         self.max_new_tokens > 0 && self.secured_window() >= open_at_admission
+    }
+
+    /// Whether its next admission, if it finds the pool without residents, takes all of it and leaves
+    /// the cache out: its second such failure shows that what is cached keeps it from fitting, and
+    /// without that the bound at submission holds (`liveness.md` 1).
+    pub fn needs_empty_pool(&self) -> bool {
+        self.stuck_alone >= 2
     }
 
     fn secured_window(&self) -> i64 {

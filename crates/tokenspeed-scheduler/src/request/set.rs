@@ -85,6 +85,11 @@ impl RequestSet {
         self.by_id.get(id).copied()
     }
 
+    /// Whether a key of this round still names a request: a round ends some and admits none.
+    pub fn is_live(&self, key: RequestKey) -> bool {
+        self.places[key.0 as usize].is_some()
+    }
+
     /// How many requests are live.
     pub fn len(&self) -> usize {
         self.by_id.len()

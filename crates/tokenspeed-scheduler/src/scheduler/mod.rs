@@ -160,6 +160,7 @@ impl Request {
             prompt_tokens: tokens,
             max_new_tokens: spec.max_new_tokens,
             retractions: 0,
+            stuck_alone: 0,
             holdings,
             forwards_out: 0,
             chunks_out: 0,

@@ -99,7 +99,9 @@ fn group(r: &mut Random, at: u64, p: i64, parents: i64) -> CacheGroupConfig {
     let g = r.pick(&[1, 2, 4, 8]).min(p);
     let k = r.pick(&[1, 1, 2, 3]);
     let (retention, window, family) = match if at == 0 { r.below(2) * 3 } else { r.below(3) } {
-        1 => (CacheRetention::SlidingWindow, Some(1 + r.below(12) as i64), CacheGroupFamily::History),
+        1 => {
+            (CacheRetention::SlidingWindow, Some(1 + r.below(12) as i64), CacheGroupFamily::History)
+        }
         2 => (CacheRetention::FullHistory, None, CacheGroupFamily::State),
         _ => (CacheRetention::FullHistory, None, CacheGroupFamily::History),
     };
@@ -143,6 +145,20 @@ pub fn play(world: &World) -> Result<(), String> {
         let events = due(world, r, round, &mut lives, &mut acks);
         scheduler.advance(events).map_err(|e| format!("round {round}: {e}"))?;
         let plan = scheduler.next_execution_plan().map_err(|e| format!("round {round}: {e}"))?;
+        if std::env::var_os("SHOW_ROUNDS").is_some() {
+            println!(
+                "{round}: {:?} {:?} +{:?} copies {:?} {:?} retracted {:?} aborts {:?} free {} of {}",
+                plan.batch.request_ids,
+                plan.batch.input_lengths,
+                plan.batch.num_extends,
+                plan.write_back.op_ids,
+                plan.load_back.op_ids,
+                plan.retracted,
+                plan.aborts,
+                scheduler.empty_lcm_blocks(),
+                scheduler.available_lcm_blocks()
+            );
+        }
         launch(world, r, round, &plan, &mut lives, &mut acks);
         let owed = !acks.is_empty() || lives.values().any(|life| !life.out.is_empty());
         let arriving = world.requests.iter().any(|asked| asked.arrival > round);
@@ -152,7 +168,10 @@ pub fn play(world: &World) -> Result<(), String> {
         let moved = !plan.batch.handles.is_empty() || !plan.aborts.is_empty();
         idle = if moved || owed || arriving { 0 } else { idle + 1 };
         if idle > 0 {
-            return Err(format!("round {round}: nothing scheduled, nothing owed: {:?}", lives.keys()));
+            return Err(format!(
+                "round {round}: nothing scheduled, nothing owed: {:?}",
+                lives.keys()
+            ));
         }
     }
     Err("3,000 rounds were not enough".into())

@@ -1,0 +1,261 @@
+//! Events, as an engine writes them down.
+
+use pyo3::prelude::*;
+use tokenspeed_scheduler::Event;
+
+use crate::repr::Repr;
+use crate::tokens::Tokens;
+
+/// A forward's result has landed.
+///
+/// Raises EventError when fed for a request that is owed none, or with a number of tokens that the
+/// forward cannot have sampled; ignored for a request that is gone.
+#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", get_all, set_all)]
+#[derive(Debug)]
+pub struct ExtendResult {
+    /// Whose.
+    request_id: String,
+    /// Token ids that were sampled or accepted; empty for an intermediate chunk. Takes a list or any
+    /// int32 buffer; gives a list.
+    tokens: Tokens,
+    /// The drafter's candidates for the next step, token ids.
+    spec_candidate_ids: Tokens,
+}
+
+#[pymethods]
+impl ExtendResult {
+    #[new]
+    #[pyo3(
+        signature = (
+            request_id = String::new(),
+            tokens = Tokens::default(),
+            spec_candidate_ids = Tokens::default(),
+        ),
+        text_signature = "(request_id='', tokens=[], spec_candidate_ids=[])",
+    )]
+    fn new(request_id: String, tokens: Tokens, spec_candidate_ids: Tokens) -> Self {
+        ExtendResult { request_id, tokens, spec_candidate_ids }
+    }
+
+    fn __repr__(&self) -> String {
+        let mut repr = Repr::of("ForwardEvent.ExtendResult")
+            .text("request_id", &self.request_id)
+            .list("tokens", &self.tokens.0);
+        if !self.spec_candidate_ids.0.is_empty() {
+            repr = repr.list("spec_candidate_ids", &self.spec_candidate_ids.0);
+        }
+        repr.finish()
+    }
+}
+
+impl From<&ExtendResult> for Event {
+    fn from(event: &ExtendResult) -> Event {
+        Event::ExtendResult {
+            request_id: event.request_id.clone(),
+            tokens: event.tokens.0.clone(),
+            spec_candidate_ids: event.spec_candidate_ids.0.clone(),
+        }
+    }
+}
+
+/// An event that says nothing but which request it is about.
+macro_rules! request_event {
+    ($name:ident, $event:ident, $module:literal, $repr:literal, $signature:tt, $text:literal, $doc:literal) => {
+        #[doc = $doc]
+        #[pyclass(module = $module, get_all, set_all)]
+        #[derive(Debug)]
+        pub struct $name {
+            /// Which.
+            request_id: String,
+        }
+
+        #[pymethods]
+        impl $name {
+            #[new]
+            #[pyo3(signature = $signature, text_signature = $text)]
+            fn new(request_id: String) -> Self {
+                $name { request_id }
+            }
+
+            fn __repr__(&self) -> String {
+                Repr::of($repr).text("request_id", &self.request_id).finish()
+            }
+        }
+
+        impl From<&$name> for Event {
+            fn from(event: &$name) -> Event {
+                Event::$event { request_id: event.request_id.clone() }
+            }
+        }
+    };
+}
+
+request_event!(
+    Finish, Finish, "tokenspeed.scheduler.ForwardEvent", "ForwardEvent.Finish",
+    (request_id = String::new()), "(request_id='')",
+    "The request is done: what it computed stays cached, and its row and blocks are free.\n\n\
+     Raises EventError for a request whose prompt is not complete."
+);
+request_event!(
+    Abort, Abort, "tokenspeed.scheduler.ForwardEvent", "ForwardEvent.Abort",
+    (request_id = String::new()), "(request_id='')",
+    "The client gave up; possible in any state."
+);
+request_event!(
+    Retract, Retract, "tokenspeed.scheduler.ForwardEvent", "ForwardEvent.Retract",
+    (request_id = String::new()), "(request_id='')",
+    "What the request's blocks should hold did not arrive: it starts over as a new prompt.\n\n\
+     Raises EventError for a request that was never admitted."
+);
+request_event!(
+    BootstrappedEvent, Bootstrapped, "tokenspeed.scheduler.PD", "PD.BootstrappedEvent",
+    (request_id), "(request_id)",
+    "Roles P and D: the peers have found each other; the request may be admitted."
+);
+request_event!(
+    FailedEvent, TransferFailed, "tokenspeed.scheduler.PD", "PD.FailedEvent",
+    (request_id), "(request_id)",
+    "Roles P and D: the transfer to or from the peer failed."
+);
+request_event!(
+    SucceededEvent, TransferSucceeded, "tokenspeed.scheduler.PD", "PD.SucceededEvent",
+    (request_id), "(request_id)",
+    "Roles P and D: the transfer to or from the peer ended."
+);
+
+/// The next decode step asks for so many tokens of room, if that is more than it needs.
+///
+/// Raises EventError unless the request decodes, or for a number below zero.
+#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", get_all, set_all)]
+#[derive(Debug)]
+pub struct UpdateReserveNumTokens {
+    /// Which.
+    request_id: String,
+    /// Tokens, at least 0; holds for one admission.
+    reserve_num_tokens_in_next_schedule_event: i64,
+}
+
+#[pymethods]
+impl UpdateReserveNumTokens {
+    #[new]
+    #[pyo3(
+        signature = (request_id = String::new(), reserve_num_tokens_in_next_schedule_event = 0),
+        text_signature = "(request_id='', reserve_num_tokens_in_next_schedule_event=0)",
+    )]
+    fn new(request_id: String, reserve_num_tokens_in_next_schedule_event: i64) -> Self {
+        UpdateReserveNumTokens { request_id, reserve_num_tokens_in_next_schedule_event }
+    }
+
+    fn __repr__(&self) -> String {
+        let reserve = self.reserve_num_tokens_in_next_schedule_event;
+        Repr::of("ForwardEvent.UpdateReserveNumTokens")
+            .text("request_id", &self.request_id)
+            .field("reserve_num_tokens_in_next_schedule_event", reserve)
+            .finish()
+    }
+}
+
+impl From<&UpdateReserveNumTokens> for Event {
+    fn from(event: &UpdateReserveNumTokens) -> Event {
+        Event::UpdateReserveNumTokens {
+            request_id: event.request_id.clone(),
+            reserve_num_tokens: event.reserve_num_tokens_in_next_schedule_event,
+        }
+    }
+}
+
+/// A store to the Host tier has ended.
+///
+/// Ignored for an operation that is gone; raises EventError if `op_id` is a load.
+#[pyclass(module = "tokenspeed.scheduler.Cache", get_all, set_all)]
+#[derive(Debug)]
+pub struct WriteBackDoneEvent {
+    /// The operation's number in the plan's `WriteBackOp`.
+    op_id: u64,
+}
+
+#[pymethods]
+impl WriteBackDoneEvent {
+    #[new]
+    #[pyo3(signature = (op_id = 0))]
+    fn new(op_id: u64) -> Self {
+        WriteBackDoneEvent { op_id }
+    }
+
+    fn __repr__(&self) -> String {
+        Repr::of("Cache.WriteBackDoneEvent").field("op_id", self.op_id).finish()
+    }
+}
+
+impl From<&WriteBackDoneEvent> for Event {
+    fn from(event: &WriteBackDoneEvent) -> Event {
+        Event::WriteBackDone { op_id: event.op_id }
+    }
+}
+
+/// A load from the Host tier has ended.
+///
+/// Ignored for an operation that is gone; raises EventError if `op_id` is a store.
+#[pyclass(module = "tokenspeed.scheduler.Cache", get_all, set_all)]
+#[derive(Debug)]
+pub struct LoadBackDoneEvent {
+    /// The operation's number in the plan's `LoadBackOp`.
+    op_id: u64,
+    /// Whether the bytes are there.
+    success: bool,
+}
+
+#[pymethods]
+impl LoadBackDoneEvent {
+    #[new]
+    fn new(op_id: u64, success: bool) -> Self {
+        LoadBackDoneEvent { op_id, success }
+    }
+
+    fn __repr__(&self) -> String {
+        Repr::of("Cache.LoadBackDoneEvent")
+            .field("op_id", self.op_id)
+            .truth("success", self.success)
+            .finish()
+    }
+}
+
+impl From<&LoadBackDoneEvent> for Event {
+    fn from(event: &LoadBackDoneEvent) -> Event {
+        Event::LoadBackDone { op_id: event.op_id, success: event.success }
+    }
+}
+
+/// Role D: the peer has written the prompt's blocks.
+#[pyclass(module = "tokenspeed.scheduler.PD", get_all, set_all)]
+#[derive(Debug)]
+pub struct RemotePrefillDoneEvent {
+    /// Which.
+    request_id: String,
+    /// The prompt's first sampled token.
+    bootstrap_token: i32,
+}
+
+#[pymethods]
+impl RemotePrefillDoneEvent {
+    #[new]
+    fn new(request_id: String, bootstrap_token: i32) -> Self {
+        RemotePrefillDoneEvent { request_id, bootstrap_token }
+    }
+
+    fn __repr__(&self) -> String {
+        Repr::of("PD.RemotePrefillDoneEvent")
+            .text("request_id", &self.request_id)
+            .field("bootstrap_token", self.bootstrap_token)
+            .finish()
+    }
+}
+
+impl From<&RemotePrefillDoneEvent> for Event {
+    fn from(event: &RemotePrefillDoneEvent) -> Event {
+        Event::RemotePrefillDone {
+            request_id: event.request_id.clone(),
+            bootstrap_token: event.bootstrap_token,
+        }
+    }
+}

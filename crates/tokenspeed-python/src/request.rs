@@ -1,0 +1,46 @@
+//! What a client submits.
+
+use pyo3::prelude::*;
+
+use crate::repr::Repr;
+use crate::tokens::Tokens;
+
+/// A request to come.
+#[pyclass(module = "tokenspeed.scheduler", get_all, set_all)]
+#[derive(Debug)]
+pub struct RequestSpec {
+    /// The client's name for it; no two live requests share one.
+    request_id: String,
+    /// The prompt: token ids, at least one. Takes a list or any int32 buffer; gives a list.
+    tokens: Tokens,
+    /// Token budget of the output; 0 leaves it undeclared.
+    max_new_tokens: i64,
+}
+
+#[pymethods]
+impl RequestSpec {
+    #[new]
+    #[pyo3(signature = (request_id = String::new(), tokens = Tokens::default(), max_new_tokens = 0),
+           text_signature = "(request_id='', tokens=[], max_new_tokens=0)")]
+    fn new(request_id: String, tokens: Tokens, max_new_tokens: i64) -> Self {
+        RequestSpec { request_id, tokens, max_new_tokens }
+    }
+
+    fn __repr__(&self) -> String {
+        Repr::of("RequestSpec")
+            .text("request_id", &self.request_id)
+            .list("tokens", &self.tokens.0)
+            .field("max_new_tokens", self.max_new_tokens)
+            .finish()
+    }
+}
+
+impl From<&RequestSpec> for tokenspeed_scheduler::RequestSpec {
+    fn from(spec: &RequestSpec) -> Self {
+        tokenspeed_scheduler::RequestSpec {
+            request_id: spec.request_id.clone(),
+            tokens: spec.tokens.0.clone(),
+            max_new_tokens: spec.max_new_tokens,
+        }
+    }
+}
