@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tokenspeed.simulate.html import render_html, render_sweep_html
 from tokenspeed.simulate.perfetto import Window, write_perfetto
@@ -146,12 +146,31 @@ _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.option(
     "--perfetto", type=_FILE, metavar="FILE", help="Write a trace for https://ui.perfetto.dev."
 )
-@click.option("--perfetto-from", "from_s", type=float, default=0.0, metavar="SECONDS",
-              help="Leave out what starts before this virtual time.")  # fmt: skip
-@click.option("--perfetto-to", "to_s", type=float, default=float("inf"), metavar="SECONDS",
-              help="Leave out what starts at this virtual time or after.")  # fmt: skip
-@click.option("--perfetto-max-events", "max_events", type=click.IntRange(min=1), metavar="N",
-              default=200_000, show_default=True, help="Keep the first N events at most.")  # fmt: skip
+@click.option(
+    "--perfetto-from",
+    "from_s",
+    type=float,
+    default=0.0,
+    metavar="SECONDS",
+    help="Leave out what starts before this virtual time.",
+)
+@click.option(
+    "--perfetto-to",
+    "to_s",
+    type=float,
+    default=float("inf"),
+    metavar="SECONDS",
+    help="Leave out what starts at this virtual time or after.",
+)
+@click.option(
+    "--perfetto-max-events",
+    "max_events",
+    type=click.IntRange(min=1),
+    default=200_000,
+    show_default=True,
+    metavar="N",
+    help="Keep the first N events at most.",
+)
 @click.option("--quiet", is_flag=True, help="Show no progress bar.")
 def replay(
     trace: Path | None,
@@ -203,7 +222,7 @@ def replay(
             page = render_sweep_html(swept.name, reports) if html else ""
         else:
             with _progress(quiet) as bar:
-                ledger = Player(loaded, scenario, on_progress=bar(loaded.name)).run()
+                ledger = Player(loaded, scenario, on_progress=bar("replay")).run()
             report = Report.of(ledger, scenario)
             document, table = report.to_json(), render(report)
             page = render_html(report) if html else ""
@@ -252,18 +271,18 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], OnProgress | None]]:
         return
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("requests, {task.fields[virtual_s]:,.0f} s played in"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, refresh_per_second=5) as progress:
 
         def start(name: str) -> OnProgress:
-            task = progress.add_task(name, total=None, virtual_s=0.0)
+            task = progress.add_task(name, total=None, state="")
 
             def update(done: int, total: int, now_s: float) -> None:
-                progress.update(task, completed=done, total=total, virtual_s=now_s)
+                state = f"{done:,} of {total:,} requests, {now_s:,.0f} s played"
+                progress.update(task, completed=done, total=total, state=state)
 
             return update
 

@@ -58,7 +58,15 @@ class Retracted:
     request_id: str
 
 
-Event = Result | Finished | Aborted | Stored | Loaded | Retracted
+@dataclass(frozen=True)
+class Reserve:
+    """``UpdateReserveNumTokens``: what the next decode step needs beyond what was demanded."""
+
+    request_id: str
+    tokens: int
+
+
+Event = Result | Reserve | Finished | Aborted | Stored | Loaded | Retracted
 
 
 class Misplanned(Exception):
@@ -81,6 +89,13 @@ class Life:
     request: Request
     alive: bool = True
     produced: int = 0
+    #: Tokens demanded of a full group so far; None before its first decode step is planned.
+    demanded: int | None = None
+    #: Its (rebased) prompt, and what its next decode step demands.
+    prompt_tokens: int = 0
+    next_demand: int = 0
+    #: Certainly decoding, and its next demand may have changed.
+    moved: bool = False
     #: Forwards it was ever scheduled in, and those whose results are not in, oldest first.
     scheduled: int = 0
     out: deque[Forward] = field(default_factory=deque)
@@ -132,7 +147,8 @@ class Client:
             results, acks = acks, results
         retracts = [Retracted(name) for name in self._withheld if self.lives[name].alive]
         self._withheld = []
-        return [*early, *results, *acks, *retracts, *self._aborts(round_)]
+        events = [*early, *results, *acks, *retracts, *self._aborts(round_)]
+        return [*events, *self._reserves()]
 
     def read(self, round_: int, plan: Plan) -> None:
         """Launches `plan`: notes the results and acknowledgements that it owes. Raises
@@ -142,7 +158,10 @@ class Client:
         else:
             for name, _, end, prompt in plan.batch.chunks():
                 self._launch(round_, name, tokens_max=1 if end == prompt else 0)
+                life = self._life(name)
+                life.demanded, life.prompt_tokens = None, prompt
             for name in plan.batch.decodes():
+                self._count_demand(name)
                 self._launch(round_, name, tokens_max=None)
             for place in range(len(plan.loads)):
                 self._owe(Loaded(round_, place), self._ack_round(round_, "load", place))
@@ -219,11 +238,43 @@ class Client:
         for life in self.lives.values():
             while life.out and (len(life.out) > self.world.depth or life.out[0].due <= round_):
                 forward = life.out.popleft()
+                life.moved = life.demanded is not None
                 if life.alive or self.world.draw(1, "late", life.request.id, round_):
                     events.append(self._result(life, forward))
                 if life.alive and life.produced >= life.request.output:
                     life.alive = False
                     events.append(Finished(life.request.id))
+        return events
+
+    def _count_demand(self, name: str) -> None:
+        """A decode step of `name` was planned."""
+        life = self._life(name)
+        if life.demanded is None:
+            life.demanded, life.next_demand = life.prompt_tokens, self.world.width
+        life.demanded += life.next_demand
+        life.moved = True
+        life.next_demand = self.world.width
+
+    def _reserves(self) -> list[Event]:
+        """What an engine that verifies several tokens a step reports before a plan.
+
+        A step that accepts fewer tokens than it is wide leaves the rest of its slots to the next
+        one. The reference learns of it by this event only and otherwise takes a whole width of
+        fresh slots each step; our side knows by itself (scheduler.md §5, first rule).
+        """
+        events: list[Event] = []
+        for life in self.lives.values():
+            moved, life.moved = life.moved, False
+            if self.world.width == 1 or life.demanded is None or not (moved and life.alive):
+                continue
+            known = life.request.prompt_tokens() + life.produced
+            out = sum(1 for forward in life.out if forward.tokens_max)
+            if known == life.prompt_tokens:  # the prompt's own sample is among those out
+                known, out = known + 1, out - 1
+            end = known - 1 + (out + 1) * self.world.width
+            life.next_demand = max(0, end - life.demanded)
+            if life.next_demand != self.world.width:
+                events.append(Reserve(life.request.id, life.next_demand))
         return events
 
     def _result(self, life: Life, forward: Forward) -> Result:

@@ -147,12 +147,14 @@ def read_plan(plan: Any) -> Plan:
         guards = op.source_pinned if is_store else op.prefetch_from_storage
         for i, op_id in enumerate(op.op_ids):
             guard = guards[i]
+            # The reference names neither page nor offset of what it loads from the Host tier.
+            named = is_store or guard[0]
             count = len(op.group_ids[i])
             target[int(op_id)] = [
                 Copy(
                     group=int(op.group_ids[i][j]),
-                    content_hash=str(op.content_hashes[i][j]),
-                    offset=int(op.page_offsets[i][j]),
+                    content_hash=str(op.content_hashes[i][j]) if named else "",
+                    offset=int(op.page_offsets[i][j]) if named else 0,
                     guard=bool(guard[j] if isinstance(guard, (list, tuple)) else guard),
                     source=int(op.src_pages[i][j]),
                     destination=int(op.dst_pages[i][j]),
@@ -195,7 +197,7 @@ def read_batch(batch: Any) -> Batch:
 
 def read_ended(plan: Any) -> dict[str, str]:
     """The requests that the plan ends. The surface of the reference has no such field."""
-    return {str(item.request_id): str(item.reason) for item in getattr(plan, "ended", ())}
+    return {str(item.request_id): str(item.reason) for item in getattr(plan, "aborts", ())}
 
 
 def _ints(values: Any) -> list[int]:

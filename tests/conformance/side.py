@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from .client import Aborted, Event, Finished, Loaded, Result, Retracted, Stored
+from .client import Aborted, Event, Finished, Loaded, Reserve, Result, Retracted, Stored
 from .plan import Plan, read_plan
 from .storage import Key
 from .world import Group, Request, World
@@ -122,6 +122,10 @@ class Side:
                 native = api.ForwardEvent.ExtendResult()
                 native.request_id = request_id
                 native.tokens = list(tokens)
+            case Reserve(request_id, tokens):
+                native = api.ForwardEvent.UpdateReserveNumTokens()
+                native.request_id = request_id
+                native.reserve_num_tokens_in_next_schedule_event = tokens
             case Finished(request_id):
                 native = api.ForwardEvent.Finish()
                 native.request_id = request_id

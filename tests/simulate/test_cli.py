@@ -104,6 +104,7 @@ def test_default_trace_is_the_shipped_one(run):
         (["replay", "--nonsense"], "tokenspeed replay: error: No such option"),
         (["replay", "--num-device-pages", "many"], "'many' is not a valid integer"),
         (["replay", "--num-device-pages", "1"], "num_device_pages is 1; it needs at least 2"),
+        (["replay", "--num-device-pages", "3000000000"], "it must be at most 2147483647"),
         (["replay", "--sweep", "pages=1,2"], "there is no setting 'pages'"),
         (["replay", "--sweep", "round_us=1,2", "--perfetto", "x"], "cannot go with --sweep"),
         (["replay", "--html", "/no/such/folder/x.html"], "there is no folder /no/such/folder"),

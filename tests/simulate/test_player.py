@@ -1,5 +1,7 @@
 """Small traces whose every time is worked out by hand, and what holds for any replay."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from tokenspeed.simulate import player
@@ -83,6 +85,19 @@ def test_decodes_join_a_prefill_in_mixed_rounds_only(trace_of):
     assert ledger.rounds.table()["decodes"].tolist() == [0, 1, 0, 1, 1]
 
 
+def test_forward_planned_ahead_of_the_last_token_counts_for_nothing(trace_of):
+    # Undeclared, so that the scheduler cannot know that the third token is the last.
+    trace = trace_of((0, 100, 3, []))
+    report, ledger = play(trace, overlap_schedule_depth=1, max_new_tokens=0)
+    prefill = ROUND + 100 * PREFILL
+    decodes = [ROUND + DECODE + context * CONTEXT for context in (101, 102, 103)]
+    assert ledger.rounds.table()["decodes"].tolist() == [0, 1, 1, 1]
+    assert ledger.finished_s[0] == pytest.approx(prefill + sum(decodes[:2]))
+    assert ledger.remaining_tokens[0] == 0
+    assert report.outcome.duration_s == pytest.approx(prefill + sum(decodes))
+    assert report.outcome.output_tokens_per_s == pytest.approx(3 / report.outcome.duration_s)
+
+
 def test_time_scale_and_cap(trace_of):
     trace = trace_of((0, 100, 1, []), (5000, 100, 9, []))
     report, ledger = play(trace, time_scale=10.0, max_new_tokens=2)
@@ -127,10 +142,17 @@ def test_what_never_fits_is_refused_with_its_reason(trace_of):
     assert report.latency.end_to_end_s.count == 2
 
 
-def test_retracted_requests_finish_and_recompute_what_they_lost(trace_of):
+@pytest.mark.parametrize("max_scheduled_tokens", [2048, 48])
+def test_retracted_requests_finish_and_recompute_what_they_lost(trace_of, max_scheduled_tokens):
     # Eight requests grow to 300 tokens each in a pool of 1,200 tokens, and declare no budget.
     trace = trace_of(*((0, 100, 200, []) for _ in range(8)))
-    report, ledger = play(trace, prefix_granularity=16, num_device_pages=76, max_new_tokens=0)
+    report, ledger = play(
+        trace,
+        prefix_granularity=16,
+        num_device_pages=76,
+        max_new_tokens=0,
+        max_scheduled_tokens=max_scheduled_tokens,
+    )
     cache = report.cache
     assert report.outcome.finished_requests == 8
     assert cache.retractions > 0
@@ -141,6 +163,57 @@ def test_retracted_requests_finish_and_recompute_what_they_lost(trace_of):
     # Every token is computed by a prefill or a decode, and again only if it is recomputed.
     decoded = ledger.rounds.table()["decodes"].sum()
     assert cache.prefilled_tokens + decoded - cache.recomputed_tokens == 8 * (100 + 200 - 1)
+
+
+def test_a_token_counts_as_recomputed_each_time(trace_of):
+    playing = Player(trace_of((0, 100, 1, [])), Scenario.of(HAND))
+    ledger = playing._ledger
+
+    def prefill(begin: int, end: int) -> int:
+        before = ledger.recomputed_tokens
+        numbers = {
+            "input_lengths_array": end - begin,
+            "prefill_lengths_array": 100,
+            "extend_prefix_lens_array": begin,
+            "extend_replay_lens_array": 0,
+            "device_hit_tokens_array": 0,
+            "host_hit_tokens_array": 0,
+        }
+        batch = SimpleNamespace(**{name: np.array([value]) for name, value in numbers.items()})
+        playing._prefill(batch, np.array([0]))
+        return ledger.recomputed_tokens - before
+
+    assert prefill(0, 60) == 0
+    ledger.retractions[0] += 1
+    assert prefill(0, 40) == 40
+    ledger.retractions[0] += 1
+    assert prefill(16, 50) == 34  # 16 were found in the cache
+    assert prefill(50, 100) == 10  # up to 60 it had been once
+
+
+def test_forward_waits_for_the_snapshot_whose_pages_it_reuses(trace_of):
+    # As above, with a host pool behind a link that takes 1 ms a page.
+    trace = trace_of(*((0, 100, 200, []) for _ in range(8)))
+    report, ledger = play(
+        trace,
+        prefix_granularity=16,
+        num_device_pages=76,
+        num_host_pages=500,
+        max_new_tokens=0,
+        kv_bytes_per_token=1000,
+        host_link_gb_per_s=0.016,
+    )
+    assert report.outcome.finished_requests == 8
+    assert report.cache.load_back_bytes > 0
+    starts = ledger.rounds.table()["start_s"]
+    copies = ledger.write_backs.table()
+    waited = 0
+    for at_s in ledger.retracted.table()["at_s"]:
+        snapshot = np.flatnonzero(copies["start_s"] == at_s)
+        if len(snapshot):
+            waited += 1
+            assert starts[starts >= at_s][0] >= copies["end_s"][snapshot[0]]
+    assert waited
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -159,6 +232,7 @@ def test_conservation(trace_of, depth, mixed, host_pages):
         num_host_pages=host_pages,
         overlap_schedule_depth=depth,
         enable_mixed_prefill_decode=mixed,
+        host_link_gb_per_s=1.0,
     )
     trace, cache = ledger.trace, report.cache
     assert report.outcome.finished_requests == 80
@@ -167,6 +241,8 @@ def test_conservation(trace_of, depth, mixed, host_pages):
     assert (ledger.first_token_s <= ledger.finished_s).all()
     rounds = ledger.rounds.table()
     assert (rounds["start_s"][1:] >= rounds["end_s"][:-1]).all()
+    for copies in (ledger.write_backs.table(), ledger.load_backs.table()):
+        assert (copies["start_s"][1:] >= copies["end_s"][:-1]).all()
     hits = cache.device_hit_tokens + cache.host_hit_tokens
     assert hits > 0
     assert (cache.host_hit_tokens > 0) == (host_pages > 0)
@@ -188,9 +264,9 @@ def test_replay_is_deterministic(trace_of):
     assert np.array_equal(first.rounds.table()["end_s"], second.rounds.table()["end_s"])
 
 
-def test_bad_configuration_is_refused(trace_of):
-    with pytest.raises(ConfigurationRefused):
-        play(trace_of((0, 100, 1, [])), prefix_granularity=512, num_host_pages=1)
+def test_configuration_that_the_scheduler_refuses(trace_of):
+    with pytest.raises(ConfigurationRefused, match="at most 2147483647"):
+        play(trace_of((0, 100, 1, [])), num_device_pages=3_000_000_000)
 
 
 def test_progress_is_told(trace_of):
@@ -221,5 +297,12 @@ def test_standstill_says_who_is_left(trace_of, monkeypatch):
     monkeypatch.setattr(Sleeping, "awake", staticmethod(player.Scheduler))
     monkeypatch.setattr(player, "Scheduler", Sleeping)
     trace = trace_of((0, 100, 1, []), (5, 100, 1, []))
-    with pytest.raises(Standstill, match=r"stands still at 0\.000 s with 1 requests unfinished"):
+    with pytest.raises(Standstill, match=r"at 0\.000 s: it plans nothing.* 1 requests are unfin"):
         Player(trace, Scenario.of(HAND)).run()
+
+
+def test_rounds_without_a_token_are_a_standstill(trace_of):
+    playing = Player(trace_of((0, 5000, 1, [])), Scenario.of({**HAND, "max_scheduled_tokens": 512}))
+    playing._patience_rounds = 5  # of the 10 chunks that the prompt takes
+    with pytest.raises(Standstill, match=r"no token comes of them\. 1 requests are unfinished"):
+        playing.run()

@@ -98,7 +98,8 @@ def test_series(report):
     half = SERIES_POINTS // 2
     # A gauge holds its value from one sample to the next.
     assert series.active_pages[0] == series.active_pages[half - 2] == 3
-    assert series.active_pages[half] == series.active_pages[-1] == 6
+    assert series.at_s[half - 1] == 5.0
+    assert series.active_pages[half - 1] == series.active_pages[-1] == 6
     assert series.cached_pages[0] == 2
     assert series.empty_pages[-1] == 1
     # A twentieth of the replay is half a second: 250 of the 1,000 tokens that took 2 s.
@@ -168,6 +169,6 @@ def test_table_tells_every_number_with_its_unit(report):
         "10 pages, 50 KiB",
         "12.8 %",
         "2 of 1 requests",
-        "Refused: 1 x request '2' is too large",
+        "Refused: 1, for example request '2' is too large",
     ):
         assert words in text

@@ -1,7 +1,7 @@
 """Settings: names, bounds, and what they make of a trace and a configuration."""
 
 import pytest
-from tokenspeed.simulate.scenario import Engine, Load, Scenario, settings
+from tokenspeed.simulate.scenario import Load, Scenario, settings
 
 
 def test_every_setting_has_a_unique_name_and_a_help_text():
@@ -34,10 +34,6 @@ def test_settings_reach_the_scheduler_under_their_own_names():
     (group,) = config.cache_groups
     assert group.block_granularity == 64
     assert group.total_pages == 100
-
-
-def test_no_host_pages_means_no_host_pool():
-    assert Engine(num_host_pages=0).scheduler_config().disable_l2_cache
 
 
 @pytest.mark.parametrize(

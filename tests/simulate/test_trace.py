@@ -65,10 +65,11 @@ def test_azure_columns(tmp_path):
 
 
 def test_arrivals_are_ordered_and_ties_keep_their_order(trace_of):
-    trace = trace_of((500, 10, 1, []), (100, 20, 2, [5]), (500, 30, 3, []))
-    assert trace.arrival_s.tolist() == [0.0, 0.4, 0.4]
-    assert trace.prompt_tokens.tolist() == [20, 10, 30]
-    assert trace.block_offsets.tolist() == [0, 1, 1, 1]
+    late = [(500, 10 + i, 1, []) for i in range(100)]
+    trace = trace_of(*late[:50], (100, 5, 2, [5]), *late[50:])
+    assert trace.arrival_s.tolist() == [0.0] + [0.4] * 100
+    assert trace.prompt_tokens.tolist() == [5, *range(10, 110)]
+    assert trace.block_offsets.tolist() == [0] + [1] * 101
 
 
 def test_prompts_match_exactly_as_far_as_their_hash_ids(trace_of):

@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList};
 use tokenspeed_scheduler::plan::output;
 
 use crate::plan::PlanData;
-use crate::repr::Repr;
+use crate::repr::{self, Repr};
 use crate::views;
 
 /// Which of a plan's batches.
@@ -125,7 +125,7 @@ impl Batch {
     fn __repr__(&self) -> String {
         let batch = self.batch();
         Repr::of("Forward.Batch")
-            .list("request_ids", &batch.request_ids)
+            .field("request_ids", repr::texts(&batch.request_ids))
             .field("num_extends", batch.num_extends)
             .list("request_pool_indices", &batch.request_pool_indices)
             .list("input_lengths", &batch.input_lengths)

@@ -1,7 +1,7 @@
 //! The configuration, read and written field by field.
 
-use pyo3::prelude::*;
 use pyo3::Borrowed;
+use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use tokenspeed_scheduler as core;
 use tokenspeed_scheduler::{CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role};
@@ -55,6 +55,9 @@ impl CacheGroupConfig {
             shard_count = 1,
             replayable = false,
         ),
+        text_signature = "(group_id='', block_granularity=0, total_pages=0, retention=..., \
+                          sliding_window_tokens=None, family=..., cache_blocks_per_lcm_block=1, \
+                          transfer_policy=..., shard_count=1, replayable=False)",
     )]
     #[allow(clippy::too_many_arguments, reason = "one a field; Python passes them by name")]
     fn new(

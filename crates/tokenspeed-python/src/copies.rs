@@ -7,7 +7,7 @@ use tokenspeed_scheduler::cache::CopyOp;
 use tokenspeed_scheduler::identity::ContentHash;
 
 use crate::plan::PlanData;
-use crate::repr::Repr;
+use crate::repr;
 
 /// Stores of a round: parallel lists, the outer one an operation, the inner one a block.
 ///
@@ -157,9 +157,6 @@ fn fetches(copy: &CopyOp, op: usize, block: usize) -> bool {
 }
 
 fn describe(class: &str, copy: &CopyOp) -> String {
-    Repr::of(class)
-        .list("op_ids", &copy.op_ids)
-        .list("src_pages", &copy.src_pages)
-        .list("dst_pages", &copy.dst_pages)
-        .finish()
+    let blocks: Vec<usize> = copy.src_pages.iter().map(Vec::len).collect();
+    format!("<{class}: op_ids={}, of {} blocks>", repr::list(&copy.op_ids), repr::list(&blocks))
 }

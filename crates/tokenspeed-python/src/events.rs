@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use tokenspeed_scheduler::Event;
 
+use crate::integers::Tokens;
 use crate::repr::Repr;
-use crate::tokens::Tokens;
 
 /// A forward's result has landed.
 ///
@@ -91,35 +91,59 @@ macro_rules! request_event {
 }
 
 request_event!(
-    Finish, Finish, "tokenspeed.scheduler.ForwardEvent", "ForwardEvent.Finish",
-    (request_id = String::new()), "(request_id='')",
+    Finish,
+    Finish,
+    "tokenspeed.scheduler.ForwardEvent",
+    "ForwardEvent.Finish",
+    (request_id = String::new()),
+    "(request_id='')",
     "The request is done: what it computed stays cached, and its row and blocks are free.\n\n\
      Raises EventError for a request whose prompt is not complete."
 );
 request_event!(
-    Abort, Abort, "tokenspeed.scheduler.ForwardEvent", "ForwardEvent.Abort",
-    (request_id = String::new()), "(request_id='')",
+    Abort,
+    Abort,
+    "tokenspeed.scheduler.ForwardEvent",
+    "ForwardEvent.Abort",
+    (request_id = String::new()),
+    "(request_id='')",
     "The client gave up; possible in any state."
 );
 request_event!(
-    Retract, Retract, "tokenspeed.scheduler.ForwardEvent", "ForwardEvent.Retract",
-    (request_id = String::new()), "(request_id='')",
+    Retract,
+    Retract,
+    "tokenspeed.scheduler.ForwardEvent",
+    "ForwardEvent.Retract",
+    (request_id = String::new()),
+    "(request_id='')",
     "What the request's blocks should hold did not arrive: it starts over as a new prompt.\n\n\
      Raises EventError for a request that was never admitted."
 );
 request_event!(
-    BootstrappedEvent, Bootstrapped, "tokenspeed.scheduler.PD", "PD.BootstrappedEvent",
-    (request_id), "(request_id)",
+    BootstrappedEvent,
+    Bootstrapped,
+    "tokenspeed.scheduler.PD",
+    "PD.BootstrappedEvent",
+    (request_id),
+    "(request_id)",
     "Roles P and D: the peers have found each other; the request may be admitted."
 );
 request_event!(
-    FailedEvent, TransferFailed, "tokenspeed.scheduler.PD", "PD.FailedEvent",
-    (request_id), "(request_id)",
+    FailedEvent,
+    TransferFailed,
+    "tokenspeed.scheduler.PD",
+    "PD.FailedEvent",
+    (request_id),
+    "(request_id)",
     "Roles P and D: the transfer to or from the peer failed."
 );
 request_event!(
-    SucceededEvent, TransferSucceeded, "tokenspeed.scheduler.PD", "PD.SucceededEvent",
-    (request_id), "(request_id)",
+    SucceededEvent,
+    TransferSucceeded,
+    "tokenspeed.scheduler.PD",
+    "PD.SucceededEvent",
+    (request_id),
+    "(request_id)",
     "Roles P and D: the transfer to or from the peer ended."
 );
 

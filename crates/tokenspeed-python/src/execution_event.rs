@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use tokenspeed_scheduler::Event;
 
 use crate::events;
+use crate::repr;
 
 /// What has happened since the last round, in order: events of `ForwardEvent`, `Cache` and `PD`.
 ///
@@ -41,7 +42,7 @@ impl ExecutionEvent {
 
     fn __repr__(&self) -> String {
         let names: Vec<&str> = self.events.iter().map(Event::name).collect();
-        format!("<ExecutionEvent: {}>", crate::repr::list(&names))
+        format!("<ExecutionEvent: {}>", repr::texts(&names))
     }
 }
 
@@ -54,8 +55,16 @@ fn to_core(event: &Bound<'_, PyAny>) -> PyResult<Event> {
         };
     }
     first_of!(
-        ExtendResult, Finish, WriteBackDoneEvent, LoadBackDoneEvent, Abort, Retract,
-        UpdateReserveNumTokens, BootstrappedEvent, FailedEvent, SucceededEvent,
+        ExtendResult,
+        Finish,
+        WriteBackDoneEvent,
+        LoadBackDoneEvent,
+        Abort,
+        Retract,
+        UpdateReserveNumTokens,
+        BootstrappedEvent,
+        FailedEvent,
+        SucceededEvent,
         RemotePrefillDoneEvent
     );
     let message = format!(

@@ -12,12 +12,15 @@ mod enums;
 mod errors;
 mod events;
 mod execution_event;
+mod gauges;
+mod guard;
+mod integers;
 mod kv_events;
 mod plan;
+mod prefix_cache;
 mod repr;
 mod request;
 mod scheduler;
-mod tokens;
 mod views;
 
 /// The compiled part of `tokenspeed.scheduler`; import from there.
@@ -34,10 +37,13 @@ mod _core {
     #[pymodule_export]
     use crate::events::{
         Abort, BootstrappedEvent, ExtendResult, FailedEvent, Finish, LoadBackDoneEvent,
-        RemotePrefillDoneEvent, Retract, SucceededEvent, UpdateReserveNumTokens, WriteBackDoneEvent,
+        RemotePrefillDoneEvent, Retract, SucceededEvent, UpdateReserveNumTokens,
+        WriteBackDoneEvent,
     };
     #[pymodule_export]
     use crate::execution_event::ExecutionEvent;
+    #[pymodule_export]
+    use crate::gauges::OwedResult;
     #[pymodule_export]
     use crate::kv_events::{BlockRemoved, BlockStored};
     #[pymodule_export]
@@ -45,5 +51,5 @@ mod _core {
     #[pymodule_export]
     use crate::request::RequestSpec;
     #[pymodule_export]
-    use crate::scheduler::{OwedResult, Scheduler};
+    use crate::scheduler::Scheduler;
 }

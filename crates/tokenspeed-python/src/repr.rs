@@ -54,9 +54,18 @@ pub fn quoted(value: &str) -> String {
 
 /// `[1, 2, 3]`, or the first few and how many there are.
 pub fn list<T: Debug>(values: &[T]) -> String {
-    if values.len() <= SHOWN {
-        return format!("{values:?}");
+    shown(values, |value| format!("{value:?}"))
+}
+
+/// As `list`, of strings.
+pub fn texts<T: AsRef<str>>(values: &[T]) -> String {
+    shown(values, |value| quoted(value.as_ref()))
+}
+
+fn shown<T>(values: &[T], write: impl Fn(&T) -> String) -> String {
+    let shown: Vec<String> = values.iter().take(SHOWN).map(write).collect();
+    match values.len() {
+        len if len > SHOWN => format!("[{}, ... {len} in all]", shown.join(", ")),
+        _ => format!("[{}]", shown.join(", ")),
     }
-    let shown: Vec<String> = values[..SHOWN].iter().map(|value| format!("{value:?}")).collect();
-    format!("[{}, ... {} in all]", shown.join(", "), values.len())
 }

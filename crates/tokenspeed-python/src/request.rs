@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 
+use crate::integers::Tokens;
 use crate::repr::Repr;
-use crate::tokens::Tokens;
 
 /// A request to come.
 #[pyclass(module = "tokenspeed.scheduler", get_all, set_all)]

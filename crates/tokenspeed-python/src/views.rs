@@ -60,7 +60,7 @@ pub fn cell_numbers(cells: &[ChangedCell]) -> &[i32] {
 
 /// The cells of a persistent block table, shared with the scheduler that writes them.
 #[pyclass(module = "tokenspeed.scheduler._core", frozen)]
-pub struct TableCells(Arc<Vec<AtomicI32>>);
+pub struct TableCells(#[expect(dead_code, reason = "owns what arrays show")] Arc<Vec<AtomicI32>>);
 
 /// The array over a table of `columns` columns; it keeps the cells alive, and shows each write.
 pub fn table(py: Python<'_>, table: PersistentTable) -> PyResult<Bound<'_, PyArray2<i32>>> {

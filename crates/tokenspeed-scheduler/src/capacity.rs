@@ -183,12 +183,6 @@ impl CapacityModel {
         }
     }
 
-    /// The former name of [`Self::max_single_request_tokens`], to go with its last caller.
-    #[doc(hidden)]
-    pub fn max_token_limit(&self, usable_lcm_blocks: i64) -> i64 {
-        self.max_single_request_tokens(usable_lcm_blocks)
-    }
-
     /// Kind and block granularity of each group.
     fn shapes(&self) -> impl Iterator<Item = (GroupKind, i64)> {
         self.config.cache_groups.iter().map(|group| (group.kind(), group.block_granularity))

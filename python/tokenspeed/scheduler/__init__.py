@@ -14,7 +14,7 @@ Lists (`Batch.input_ids`) are built on access; the arrays beside them (`Batch.in
 read-only views of the plan's own memory, valid for as long as one holds them.
 """
 
-from tokenspeed.scheduler import KVEvent, PD, Cache, Forward, ForwardEvent
+from tokenspeed.scheduler import PD, Cache, Forward, ForwardEvent, KVEvent
 from tokenspeed.scheduler._core import (
     AbortNotice,
     CacheGroupConfig,

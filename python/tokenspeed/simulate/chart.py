@@ -41,6 +41,7 @@ class Chart:
     stacked: bool = False
     """Draw areas, each on top of the one before; all lines share their xs."""
     log_x: bool = False
+    log_y: bool = False
     dots: bool = False
     """Mark each point, where the points are few."""
     y_max: float | None = None
@@ -79,12 +80,15 @@ class Chart:
     def _x_axis(self) -> Axis:
         xs = [x for line in self.lines for x in line.xs]
         if self.log_x:
-            return Axis.logarithmic([x for x in xs if x > 0], _LEFT, WIDTH - _RIGHT)
-        return Axis.linear(min(xs, default=0.0), max(xs, default=1.0), _LEFT, WIDTH - _RIGHT)
+            return Axis.logarithmic(xs, _LEFT, WIDTH - _RIGHT)
+        return Axis.linear(min(xs, default=0.0), max(xs, default=1.0), _LEFT, WIDTH - _RIGHT, 7)
 
     def _y_axis(self, lines: Sequence[Line]) -> Axis:
-        top = max((y for line in lines for y in line.ys if y is not None), default=0.0)
-        return Axis.linear(0.0, self.y_max or top or 1.0, HEIGHT - _BOTTOM, _TOP, round_up=True)
+        ys = [y for line in lines for y in line.ys if y is not None]
+        if self.log_y:
+            return Axis.logarithmic(ys, HEIGHT - _BOTTOM, _TOP)
+        high = self.y_max or max(ys, default=0.0)
+        return Axis.linear(0.0, high, HEIGHT - _BOTTOM, _TOP, 5, round_up=True)
 
     def _hover_data(self, x_axis: Axis) -> str:
         """For each line: [place in the drawing, x in words, y in words] of every point."""
@@ -115,12 +119,19 @@ class Axis:
 
     @classmethod
     def linear(
-        cls, low: float, high: float, start: float, end: float, *, round_up: bool = False
+        cls,
+        low: float,
+        high: float,
+        start: float,
+        end: float,
+        about: int = 5,
+        *,
+        round_up: bool = False,
     ) -> Axis:
-        """An axis with about five ticks at round values; `round_up` ends it on a tick."""
+        """An axis with `about` so many ticks, at round values; `round_up` ends it on a tick."""
         if high <= low:
-            high = low + 1.0
-        rough = (high - low) / 5
+            return cls(low, low + 1.0, start, end, [low, low + 1.0])
+        rough = (high - low) / about
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
         if round_up:
@@ -131,13 +142,15 @@ class Axis:
 
     @classmethod
     def logarithmic(cls, values: Sequence[float], start: float, end: float) -> Axis:
-        """An axis over positive values with ticks at 1, 2 and 5 times powers of ten."""
+        """An axis over the positive ones of `values`, its ticks at round parts of powers of ten."""
+        values = [value for value in values if value > 0]
         low, high = min(values, default=1.0), max(values, default=10.0)
         if high <= low:
             low, high = low / 2, high * 2
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        wide = high / low > 3000
-        ticks = [m * 10.0**p for p in powers for m in ((1,) if wide else (1, 2, 5))]
+        wide = high / low
+        parts = (1, 2, 5) if wide < 300 else (1, 3) if wide < 3000 else (1,)
+        ticks = [part * 10.0**power for power in powers for part in parts]
         return cls(low, high, start, end, [t for t in ticks if low <= t <= high], log=True)
 
     def place(self, value: float) -> float:

@@ -15,8 +15,8 @@ class CostModel:
                  + context_token_ns * context tokens
 
     The defaults approximate a model of 8 billion parameters, 32 layers and 8 KV heads of 128, with
-    weights and KV cache in 8 bits, on one GPU of the H200 class. A prefill's attention is part of
-    `prefill_token_us` as an average: very long prompts cost more in reality.
+    weights and KV cache in 8 bits, on one GPU of the H200 class. What grows with the square of a
+    prompt, the arithmetic of its attention, is left out: very long prompts cost more in reality.
     """
 
     round_us: float = setting(
@@ -27,7 +27,7 @@ class CostModel:
     )
     prefill_token_us: float = setting(
         15.0,
-        "Microseconds a prompt token computed: about 15 GFLOP, attention apart, at 1 PFLOP/s.",
+        "Microseconds a prompt token computed: about 15 GFLOP at 1 PFLOP/s.",
         minimum=0,
     )
     decode_request_us: float = setting(

@@ -164,13 +164,16 @@ def time_charts(report: Report) -> list[Chart]:
     series = report.series
     long = series.at_s[-1] > 300
     xs = [at / 60 for at in series.at_s] if long else series.at_s
-    x_label = "minutes since the first arrival" if long else "seconds since the first arrival"
+    unit = "min" if long else "s"
+
+    def since(at: float | None) -> str:
+        return f"{units.count(at)} {unit}"
 
     def chart(
         title: str, note: str, lines: dict[str, Any], tones: tuple[int, ...] = (0, 1), **rest: Any
     ) -> Chart:
         drawn = [Line(name, xs, ys, tone) for (name, ys), tone in zip(lines.items(), tones)]
-        return Chart(title, note, x_label, drawn, **rest)
+        return Chart(title, note, "since the first arrival", drawn, x_in_words=since, **rest)
 
     return [
         chart(
@@ -250,13 +253,15 @@ def sweep_charts(name: str, reports: list[Report]) -> list[Chart]:
         drawn = [Line(label, xs, ys, tone) for tone, (label, ys) in enumerate(lines.items())]
         return Chart(title, note, name, drawn, dots=True, log_x=log_x, **rest)
 
-    def waits(pick: str) -> dict[str, list[Any]]:
-        found = [getattr(report.latency, pick) for report in reports]
-        return {
+    def wait(title: str, note: str, found: list[Distribution]) -> Chart:
+        lines = {
             "median": [values.p50 for values in found],
             "90th": [values.p90 for values in found],
             "99th": [values.p99 for values in found],
         }
+        known = [y for ys in lines.values() for y in ys if y]
+        log_y = bool(known) and max(known) > 20 * min(known)
+        return chart(title, note, lines, in_words=units.seconds, log_y=log_y)
 
     return [
         chart(
@@ -269,17 +274,15 @@ def sweep_charts(name: str, reports: list[Report]) -> list[Chart]:
             stacked=True,
             in_words=units.share,
         ),
-        chart(
+        wait(
             "Time to first token",
             "From arrival to the first token.",
-            waits("time_to_first_token_s"),
-            in_words=units.seconds,
+            [report.latency.time_to_first_token_s for report in reports],
         ),
-        chart(
+        wait(
             "Time per output token",
             "From one token of a request to the next.",
-            waits("time_per_output_token_s"),
-            in_words=units.seconds,
+            [report.latency.time_per_output_token_s for report in reports],
         ),
         chart(
             "Throughput",

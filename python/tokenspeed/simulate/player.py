@@ -41,7 +41,8 @@ class ConfigurationRefused(ValueError):
 
 
 class Standstill(RuntimeError):
-    """Requests live, nothing is owed to the scheduler, and it schedules nothing."""
+    """Requests live and none gets on: the scheduler plans nothing though nothing is owed to it, or
+    it plans round after round of which no token comes."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Player:
             self._scheduler = Scheduler(scenario.engine.scheduler_config())
         except ConfigError as error:
             raise ConfigurationRefused(str(error)) from error
+        self._scheduler.use_persistent_tables(True)  # no forward reads the plans' block tables
         self._depth = scenario.engine.overlap_schedule_depth
 
         bytes_per_s = scenario.link.host_link_gb_per_s * 1e9
@@ -90,7 +92,12 @@ class Player:
         self._now_s = 0.0
         self._device_free_s = 0.0
         self._next_sample_s = 0.0
+        self._rounds_without_token = 0
+        longest = int(trace.prompt_tokens.max(initial=0))
+        self._patience_rounds = 10_000 + 10 * -(-longest // scenario.engine.max_scheduled_tokens)
+        """So many rounds without a token, far more than a prompt's chunks, are a standstill."""
         self._submitted = 0
+        self._next_arrival_s = self._arrival_s(0)
         self._live = 0
 
         rows = scenario.engine.max_batch_size + 1
@@ -130,10 +137,10 @@ class Player:
 
     def _submit(self) -> None:
         """Submits what has arrived; a refusal is counted with its reason."""
-        arrivals = self._trace.arrival_s
-        while self._submitted < len(arrivals) and arrivals[self._submitted] <= self._now_s:
+        while self._next_arrival_s <= self._now_s:
             request = self._submitted
             self._submitted += 1
+            self._next_arrival_s = self._arrival_s(self._submitted)
             spec = RequestSpec(
                 request_id=str(request),
                 tokens=self._trace.tokens(request),
@@ -147,6 +154,11 @@ class Player:
                 self._ledger.refused.append(Ended(request, self._now_s, str(error)))
             else:
                 self._live += 1
+
+    def _arrival_s(self, request: int) -> float:
+        """When a request arrives; infinity past the last."""
+        arrivals = self._trace.arrival_s
+        return float(arrivals[request]) if request < len(arrivals) else float("inf")
 
     def _acknowledge(self) -> None:
         """Tells the scheduler which copies are done by now."""
@@ -300,6 +312,9 @@ class Player:
         np.maximum(left, 0, out=left)
         ledger.remaining_tokens[requests] = left
         self._scheduler.advance_results(forward.handles, tokens, offsets)
+        self._rounds_without_token = 0 if len(tokens) else self._rounds_without_token + 1
+        if self._rounds_without_token > self._patience_rounds:
+            raise Standstill(self._standstill("it plans rounds, but no token comes of them"))
 
         if forward.prefills:
             prefilled = requests[: forward.prefills]
@@ -335,22 +350,24 @@ class Player:
         """Moves the clock to the next arrival or copy done; false if none is to come."""
         next_s = min(self._to_host.next_done_s(), self._to_device.next_done_s())
         if next_s == float("inf") and self._live:
-            raise Standstill(self._standstill())
-        if self._submitted < len(self._trace):
-            next_s = min(next_s, float(self._trace.arrival_s[self._submitted]))
+            nothing = "it plans nothing, though all results and acknowledgements were given"
+            raise Standstill(self._standstill(nothing))
+        next_s = min(next_s, self._next_arrival_s)
         if next_s == float("inf"):
             return False
         self._now_s = max(self._now_s, next_s)
         return True
 
-    def _standstill(self) -> str:
+    def _standstill(self, what: str) -> str:
         scheduler = self._scheduler
         return (
-            f"the replay stands still at {self._now_s:.3f} s with {self._live} requests unfinished "
-            f"({scheduler.waiting_size()} waiting, {scheduler.prefilling_size()} prefilling, "
-            f"{scheduler.decoding_size()} decoding; {scheduler.available_lcm_blocks()} pages "
-            "available): every result and acknowledgement has been given, and the scheduler plans "
-            "nothing. This is a fault of the scheduler; please report it with the command"
+            f"the scheduler stands still at {self._now_s:.3f} s: {what}. {self._live} requests are "
+            f"unfinished ({scheduler.waiting_size()} waiting, {scheduler.prefilling_size()} "
+            f"prefilling, {scheduler.decoding_size()} decoding), {len(self._ledger.retracted)} "
+            f"were retracted so far, {scheduler.available_lcm_blocks()} of "
+            f"{self._scenario.engine.num_device_pages - 1} pages are available. This is a fault of "
+            "the scheduler: please report it with this command; a larger --num-device-pages may "
+            "avoid it"
         )
 
     def _sample(self) -> None:

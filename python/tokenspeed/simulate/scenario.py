@@ -53,14 +53,12 @@ class Engine:
 
     def scheduler_config(self) -> SchedulerConfig:
         """The configuration; building a scheduler of it may raise `ValueError`."""
-        values = asdict(self)
-        values["disable_l2_cache"] = self.disable_l2_cache or self.num_host_pages == 0
         group = CacheGroupConfig(
             group_id="full",
             block_granularity=self.prefix_granularity,
             total_pages=self.num_device_pages,
         )
-        return SchedulerConfig(cache_groups=[group], **values)
+        return SchedulerConfig(cache_groups=[group], **asdict(self))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def check_settings(owner: Any) -> None:
 
 
 def check_setting(item: Field[Any], value: Any) -> None:
-    """Raises `ValueError` with the setting's name, its value and the rule, if it breaks the rule."""
+    """Raises `ValueError` with the setting's name, its value and the rule it breaks, if any."""
     minimum, above = item.metadata.get("minimum"), item.metadata.get("above")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{item.name} is {value}; it needs a finite number")

@@ -75,7 +75,7 @@ def sections(report: Report) -> list[tuple[str, list[Row]]]:
                 ("Held, mean", f"{units.count(round(pool.active_pages_mean))} pages"),
                 ("Held, most", f"{units.count(pool.active_pages_max)} pages"),
                 ("Retractions", retractions),
-                ("Tokens recomputed", units.count(cache.recomputed_tokens)),
+                ("Recomputed", f"{units.count(cache.recomputed_tokens)} tokens"),
             ],
         ),
     ]
@@ -96,7 +96,7 @@ def render(report: Report) -> RenderableType:
         parts += [Text(), _side_by_side(left, right)]
     for heading, ended in (("Refused", report.refused), ("Ended", report.aborted)):
         for reason, number in reasons(ended)[:5]:
-            parts.append(Text(f"{heading}: {number:,} x {reason}", style="yellow"))
+            parts.append(Text(f"{heading}: {number:,}, for example {reason}", style="yellow"))
     return Group(*parts)
 
 
@@ -137,11 +137,10 @@ _BAR_CELLS = 24
 def render_sweep(name: str, reports: list[Report]) -> RenderableType:
     """A sweep as a table, and its trade-off as bars: hits of both tiers, and the wait."""
     title = Text.assemble((name, "bold"), f" over {reports[0].trace.name}")
-    table = _table()
+    table = _table(gap=1)
     table.add_column("value", style="cyan", justify="right", no_wrap=True)
     for heading in SWEEP_HEADINGS:
-        width = max(map(len, heading.split()))
-        table.add_column(heading, justify="right", min_width=width)
+        table.add_column(heading.replace(" ", "\n"), justify="right", no_wrap=True)
     plot = _table()
     plot.add_column("value", style="cyan", justify="right", no_wrap=True)
     plot.add_column("hits: device, host", min_width=_BAR_CELLS)
@@ -149,7 +148,7 @@ def render_sweep(name: str, reports: list[Report]) -> RenderableType:
     longest = max((report.latency.time_to_first_token_s.p99 or 0.0) for report in reports)
     most = max(report.cache.device_hit_rate + report.cache.host_hit_rate for report in reports)
     for report in reports:
-        row = [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in sweep_row(name, report)]
+        row = sweep_row(name, report)
         table.add_row(*row)
         cache, wait = report.cache, report.latency.time_to_first_token_s.p99 or 0.0
         hits = Text.assemble(
@@ -184,10 +183,10 @@ def _side_by_side(left: tuple[str, list[Row]], right: tuple[str, list[Row]]) -> 
     return table
 
 
-def _table() -> Table:
+def _table(gap: int = 2) -> Table:
     return Table(
         box=box.SIMPLE_HEAD,
-        padding=(0, 2, 0, 0),
+        padding=(0, gap, 0, 0),
         pad_edge=False,
         show_edge=False,
         header_style="bold",

@@ -215,8 +215,7 @@ impl Coordinator {
             let mut cells = self.persistent.row(group, first.row);
             let held = &mut holdings.groups[group];
             debug_assert!(held.table.is_empty(), "a first admission finds empty tables");
-            let holes = if span.device.is_empty() { span.host.start } else { span.device.start };
-            for _ in 0..holes {
+            for _ in 0..span.device.start {
                 held.table.push(&mut cells, HOLE);
             }
             for &block in &claimed[group] {
@@ -229,6 +228,10 @@ impl Coordinator {
             held.demanded_tokens = first.hit.total_pages as i64 * self.granularity;
         }
         for (group, span) in first.hit.groups.iter().enumerate() {
+            let mut cells = self.persistent.row(group, first.row);
+            for _ in span.device.end..span.host.start {
+                holdings.groups[group].table.push(&mut cells, HOLE);
+            }
             for slot in span.host.clone() {
                 let block = self.load_slot(group, slot, first.pages, holdings.epoch, &mut load);
                 let mut cells = self.persistent.row(group, first.row);

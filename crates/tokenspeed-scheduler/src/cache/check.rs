@@ -11,7 +11,7 @@ use super::tier::{BlockKey, Tier};
 use super::transfer::{StoreGuard, Transfer};
 use crate::identity::PageId;
 
-/// How many owners each block should have.
+/// How many owners, tables and copies, each block should have.
 type Owners = FxHashMap<(GroupIndex, BlockId), u32>;
 
 macro_rules! ensure {

@@ -2,7 +2,7 @@
 //! index and pool. Admission, publication and the Host tier are written in files of their own.
 
 use super::geometry::{BlockId, Geometry, GroupIndex};
-use super::holdings::{Holdings, Progress};
+use super::holdings::{Computed, Holdings, Progress};
 use super::matcher::{self, Hit};
 use super::persistent::{ChangedCell, PersistentTable, PersistentTables};
 use super::tier::{Tier, TierKind};
@@ -98,8 +98,8 @@ impl Coordinator {
     /// Publishes what was computed and queues the store of whatever of the request is Device-cached
     /// (`cache.md` §6). The store itself is started by [`Coordinator::start_pending_stores`].
     pub fn flush(&mut self, holdings: &mut Holdings, progress: Progress<'_>) {
-        self.publish(holdings, progress);
-        self.queue_cached(holdings, progress);
+        self.publish(holdings, Progress { by: Computed::Departure, ..progress });
+        self.queue_cached(progress);
     }
 
     /// Lets everything go, each table from its last slot to its first (`cache.md` §2).
@@ -114,6 +114,15 @@ impl Coordinator {
             }
         }
         *holdings = Holdings::none(groups);
+    }
+
+    /// Whether an admission with this frontier would make a slot a hole and give its block up; one
+    /// that something else holds too can wait.
+    pub fn expires(&self, holdings: &Holdings, computed_tokens: i64) -> bool {
+        self.geometries.iter().zip(&holdings.groups).enumerate().any(|(group, (geometry, held))| {
+            let retained = geometry.first_retained_slot(computed_tokens);
+            held.table.expiring(retained).any(|(_, block)| self.device.owners(group, block) == 1)
+        })
     }
 
     /// Parents that letting a request's blocks go would make available: those in which every pinned
@@ -185,6 +194,11 @@ impl Coordinator {
     /// Parents that are empty or hold only what could be evicted.
     pub fn available_parents(&self) -> usize {
         self.device.pool.empty_parents() + self.device.pool.unpinned_parents()
+    }
+
+    /// Parents in which a request holds a block.
+    pub fn held_parents(&self) -> usize {
+        self.device.pool.held_parents()
     }
 
     /// Parents without a used slot.

@@ -64,12 +64,24 @@ pub struct Progress<'a> {
     pub computed_tokens: i64,
     /// The rebased prompt's length: where an endpoint lies.
     pub prompt_tokens: i64,
-    /// Whether a prefill computed it: only such pages of a full group stream to the Host at once.
-    pub from_prefill: bool,
+    /// What computed it.
+    pub by: Computed,
+}
+
+/// What a request's computed pages come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Computed {
+    /// A prefill that goes on: its pages of full groups, and its states, stream to the Host at once.
+    Prefill,
+    /// A decode: it records no states.
+    Decode,
+    /// Anything, and the request lets go: what is published last is an endpoint to come back to, and
+    /// the store is made of all that is cached.
+    Departure,
 }
 
 impl Progress<'_> {
     /// Nothing computed yet: a first admission's.
     pub const NONE: Progress<'static> =
-        Progress { pages: &[], computed_tokens: 0, prompt_tokens: 0, from_prefill: true };
+        Progress { pages: &[], computed_tokens: 0, prompt_tokens: 0, by: Computed::Prefill };
 }

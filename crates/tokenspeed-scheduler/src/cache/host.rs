@@ -1,12 +1,14 @@
 //! The Host tier at work: stores, loads, and their acknowledgements (`cache.md` §8).
 
 use super::coordinator::Coordinator;
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use super::geometry::{BlockId, GroupIndex, HOLE};
-use super::holdings::{Holdings, Progress};
+use super::holdings::Progress;
 use super::tier::{BlockKey, EntryFacts, Tier};
 use super::transfer::{BlockCopy, CopyOp, OpId, StoreGuard, Transfer};
 use crate::config::GroupKind;
-use crate::identity::{PageId, PrefixPages};
+use crate::identity::PageId;
 
 impl Coordinator {
     /// Queues the store of a published block for the plan in the making.
@@ -17,9 +19,9 @@ impl Coordinator {
         }
     }
 
-    /// Queues whatever of the request is Device-cached, and for each state group its latest snapshot
-    /// within the prompt.
-    pub(super) fn queue_cached(&mut self, holdings: &Holdings, progress: Progress<'_>) {
+    /// Queues whatever of the request is Device-cached, in its tables or slid out of them, and for each
+    /// state group its latest snapshot within the prompt.
+    pub(super) fn queue_cached(&mut self, progress: Progress<'_>) {
         if self.host.is_none() {
             return;
         }
@@ -37,13 +39,12 @@ impl Coordinator {
                 }
                 continue;
             }
-            let cached: Vec<BlockKey> = holdings.groups[group]
-                .table
-                .held()
-                .filter_map(|(_, block)| self.device.key(group, block))
-                .collect();
-            for key in cached {
-                self.queue_store(group, key.page, usize::from(key.ordinal));
+            for &page in progress.pages {
+                for ordinal in 0..per_page {
+                    if self.device.lookup(group, page, ordinal) != HOLE {
+                        self.queue_store(group, page, ordinal);
+                    }
+                }
             }
         }
     }
@@ -53,17 +54,39 @@ impl Coordinator {
     /// no Host block is to be had.
     pub fn start_pending_stores(&mut self, guard: StoreGuard) {
         let pending = std::mem::take(&mut self.transfers.pending);
-        let mut blocks: Vec<BlockCopy> = Vec::new();
-        for &(group, key) in &pending {
-            if let Some(copy) = self.store_target(group, key, &blocks) {
-                if guard == StoreGuard::PinnedUntilAck {
-                    self.device.retain(group, copy.device);
-                }
-                self.pages.retain(key.page);
-                blocks.push(copy);
+        // What is to be stored is settled before the first Host block is given up for it.
+        let mut wanted: FxHashSet<(GroupIndex, PageId, u16)> = FxHashSet::default();
+        let missing: Vec<(GroupIndex, BlockKey)> = pending
+            .iter()
+            .copied()
+            .filter(|&(group, key)| {
+                self.is_to_be_stored(group, key) && wanted.insert((group, key.page, key.ordinal))
+            })
+            .collect();
+        let mut blocks = Vec::with_capacity(missing.len());
+        for ((group, key), host) in missing.iter().copied().zip(self.host_blocks_for(&missing)) {
+            let Some(host) = host else { continue };
+            let device = self.device.lookup(group, key.page, usize::from(key.ordinal));
+            if guard == StoreGuard::PinnedUntilAck {
+                self.device.pin(group, device);
             }
+            self.pages.retain(key.page);
+            let facts = EntryFacts { acquired: false, ..self.device.facts(group, device) };
+            blocks.push(BlockCopy { group, device, host, key, facts });
         }
         pending.iter().for_each(|&(_, key)| self.pages.release(key.page));
+        self.order_store(guard, blocks);
+    }
+
+    fn is_to_be_stored(&self, group: GroupIndex, key: BlockKey) -> bool {
+        let ordinal = usize::from(key.ordinal);
+        let on_host = self.host.as_ref().is_none_or(|h| h.lookup(group, key.page, ordinal) != HOLE);
+        self.device.lookup(group, key.page, ordinal) != HOLE
+            && !on_host
+            && !self.transfers.is_storing(group, key)
+    }
+
+    fn order_store(&mut self, guard: StoreGuard, blocks: Vec<BlockCopy>) {
         if blocks.is_empty() {
             return;
         }
@@ -77,25 +100,46 @@ impl Coordinator {
         }
     }
 
-    fn store_target(
-        &mut self,
-        group: GroupIndex,
-        key: BlockKey,
-        batch: &[BlockCopy],
-    ) -> Option<BlockCopy> {
-        let ordinal = usize::from(key.ordinal);
-        let device = self.device.lookup(group, key.page, ordinal);
-        let host = self.host.as_mut()?;
-        let known = device == HOLE
-            || host.lookup(group, key.page, ordinal) != HOLE
-            || self.transfers.is_storing(group, key)
-            || batch.iter().any(|copy| copy.group == group && copy.key == key);
-        if known {
-            return None;
+    /// A Host block for each of these: free ones as far as they go; then the least valuable cached
+    /// blocks of the same group; then whole unpinned parents of other groups, the one whose most
+    /// valuable block is least first.
+    fn host_blocks_for(&mut self, missing: &[(GroupIndex, BlockKey)]) -> Vec<Option<BlockId>> {
+        let Some(host) = self.host.as_mut() else {
+            return Vec::new();
+        };
+        let groups = self.geometries.len();
+        let mut found: Vec<Option<BlockId>> =
+            missing.iter().map(|&(group, _)| host.acquire(group)).collect();
+        for group in 0..groups {
+            let wanting = |at: &usize| missing[*at].0 == group;
+            let open: Vec<usize> =
+                (0..found.len()).filter(|&at| found[at].is_none()).filter(wanting).collect();
+            let given: Vec<BlockId> =
+                host.in_order(group).map(|(_, block)| block).take(open.len()).collect();
+            for &block in &given {
+                host.evict(&mut self.pages, group, block);
+            }
+            for at in open.into_iter().take(given.len()) {
+                found[at] = host.acquire(group);
+            }
         }
-        let target = acquire_or_replace(host, &mut self.pages, group, self.geometries.len())?;
-        let facts = EntryFacts { acquired: false, ..self.device.facts(group, device) };
-        Some(BlockCopy { group, device, host: target, key, facts })
+        for (at, &(group, _)) in missing.iter().enumerate() {
+            if found[at].is_some() {
+                continue;
+            }
+            // A parent taken for one block may have room for the next.
+            found[at] = host.acquire(group);
+            if found[at].is_none()
+                && let Some((other, parent)) = least_valuable_parent(host, group, groups)
+            {
+                let blocks: Vec<BlockId> = host.pool.used_blocks(other, parent).collect();
+                for block in blocks {
+                    host.evict(&mut self.pages, other, block);
+                }
+                found[at] = host.acquire(group);
+            }
+        }
+        found
     }
 
     /// Starts the load of one Host-hit slot into a fresh Device block, indexed at once: the load is
@@ -113,14 +157,14 @@ impl Coordinator {
         let key = BlockKey { page, ordinal: ordinal as u16 };
         let tier = self.host.as_mut().expect("a Host hit needs a Host tier");
         let host = tier.lookup(group, page, ordinal);
-        tier.retain(group, host);
+        tier.pin(group, host);
         tier.touch(group, host, |facts| {
             facts.epoch = epoch;
             facts.acquired = true;
         });
         let facts = EntryFacts { slot: slot as u32, ..tier.facts(group, host) };
         let device = self.device.acquire(group).expect("admission has made room");
-        self.device.retain(group, device);
+        self.device.pin(group, device);
         self.pages.retain(page);
         load.push(BlockCopy { group, device, host, key, facts });
         let canonical = self.device.lookup(group, page, ordinal);
@@ -128,7 +172,15 @@ impl Coordinator {
             self.device.publish(&mut self.pages, group, device, key, facts);
             return device;
         }
-        device
+        // Another group lacked the page, this one did not: the block that is there takes the slot
+        // (`cache.md` §4), and the copy ends with its transfer.
+        self.device.retain(group, canonical);
+        self.device.touch(group, canonical, |facts| {
+            facts.epoch = epoch;
+            facts.acquired = true;
+        });
+        self.device.release(group, device);
+        canonical
     }
 
     /// Orders the loads that an admission has collected as one operation.
@@ -160,15 +212,18 @@ impl Coordinator {
         match self.transfers.complete(op_id) {
             None => {}
             Some(Transfer::Store { guard, blocks }) => {
-                let host = self.host.as_mut().expect("a store needs a Host tier");
                 for copy in blocks {
+                    // To enter the Host's index is an access: the last to arrive is the last to go.
+                    let epoch = self.next_epoch();
+                    let host = self.host.as_mut().expect("a store needs a Host tier");
                     let ordinal = usize::from(copy.key.ordinal);
                     if host.lookup(copy.group, copy.key.page, ordinal) == HOLE {
-                        host.publish(&mut self.pages, copy.group, copy.host, copy.key, copy.facts);
+                        let facts = EntryFacts { epoch, ..copy.facts };
+                        host.publish(&mut self.pages, copy.group, copy.host, copy.key, facts);
                     }
                     host.release(copy.group, copy.host);
                     if guard == StoreGuard::PinnedUntilAck {
-                        self.device.release(copy.group, copy.device);
+                        self.device.unpin(copy.group, copy.device);
                     }
                     self.pages.release(copy.key.page);
                 }
@@ -176,37 +231,13 @@ impl Coordinator {
             Some(Transfer::Load { blocks }) => {
                 let host = self.host.as_mut().expect("a load needs a Host tier");
                 for copy in blocks {
-                    host.release(copy.group, copy.host);
-                    self.device.release(copy.group, copy.device);
+                    host.unpin(copy.group, copy.host);
+                    self.device.unpin(copy.group, copy.device);
                     self.pages.release(copy.key.page);
                 }
             }
         }
     }
-}
-
-/// A Host block for a store: a free one, else the least valuable of the group, else one of a whole
-/// unpinned parent taken from another group, the one whose most valuable block is least.
-fn acquire_or_replace(
-    host: &mut Tier,
-    pages: &mut PrefixPages,
-    group: GroupIndex,
-    groups: usize,
-) -> Option<BlockId> {
-    if let Some(block) = host.acquire(group) {
-        return Some(block);
-    }
-    let least = host.in_order(group).next();
-    if let Some((_, block)) = least {
-        host.evict(pages, group, block);
-        return host.acquire(group);
-    }
-    let (other, parent) = least_valuable_parent(host, group, groups)?;
-    let blocks: Vec<BlockId> = host.pool.used_blocks(other, parent).collect();
-    for block in blocks {
-        host.evict(pages, other, block);
-    }
-    host.acquire(group)
 }
 
 /// In ascending order of value, the first parent all of whose blocks have been met.
@@ -218,7 +249,7 @@ fn least_valuable_parent(
     let mut queues: Vec<_> = (0..groups)
         .map(|other| host.in_order(other).filter(move |_| other != group).peekable())
         .collect();
-    let mut met = rustc_hash::FxHashMap::default();
+    let mut met = FxHashMap::default();
     loop {
         let least = queues.iter_mut().enumerate().filter_map(|(g, q)| Some((*q.peek()?, g)));
         let (_, other) = least.min()?;

@@ -21,12 +21,12 @@ pub struct Hit {
     pub groups: Vec<GroupHit>,
 }
 
-/// The slots of one group that a hit claims; those below are holes.
+/// The slots of one group that a hit claims; all others below its end are holes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupHit {
     /// Slots claimed on the Device.
     pub device: Range<usize>,
-    /// Slots to be loaded from the Host; they follow the Device's.
+    /// Slots to be loaded from the Host, above the Device's; holes lie between.
     pub host: Range<usize>,
 }
 
@@ -64,12 +64,14 @@ pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages:
     }
 }
 
-/// The slots that a resume at page `total` reads, split where the Device's part ends.
+/// What each tier's match reads: the run behind the Device's length, and, if the Host reaches further,
+/// the part beyond it of the run behind that.
 fn claim(geometry: &Geometry, device_pages: usize, total_pages: usize) -> GroupHit {
     let device_end = device_pages * geometry.blocks_per_page;
     let end = total_pages * geometry.blocks_per_page;
-    let start = geometry.run_start(total_pages);
-    GroupHit { device: start.min(device_end)..device_end, host: start.max(device_end)..end }
+    let device = geometry.run_start(device_pages)..device_end;
+    let host = geometry.run_start(total_pages).max(device_end)..end;
+    GroupHit { device, host }
 }
 
 struct Converged {

@@ -20,7 +20,7 @@ pub mod transfer;
 pub use coordinator::Coordinator;
 pub use demand::Demand;
 pub use geometry::{BlockId, Geometry, GroupIndex};
-pub use holdings::{Holdings, Progress};
+pub use holdings::{Computed, Holdings, Progress};
 pub use matcher::Hit;
 pub use persistent::{ChangedCell, PersistentTable};
 pub use transfer::{CopyOp, OpId, StoreGuard};

@@ -17,6 +17,8 @@ pub struct Pool {
     groups: Vec<GroupPool>,
     /// Bound parents none of whose blocks is pinned.
     unpinned_parents: usize,
+    /// Bound parents some of whose blocks a request's table holds.
+    held_parents: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,6 +29,8 @@ struct Parent {
     used: u32,
     /// Used slots that something beside the prefix index owns.
     pinned: u32,
+    /// Used slots that a request's table holds.
+    held: u32,
 }
 
 #[derive(Debug)]
@@ -59,6 +63,7 @@ impl Pool {
                 })
                 .collect(),
             unpinned_parents: 0,
+            held_parents: 0,
         }
     }
 
@@ -72,7 +77,7 @@ impl Pool {
         };
         let state = &mut self.parents[parent as usize];
         if fresh {
-            *state = Parent { group, used: 0, pinned: 0 };
+            *state = Parent { group, ..Parent::default() };
             pool.free_slots += k as usize;
         } else {
             pool.partial.remove(&(k - state.used, parent));
@@ -143,6 +148,24 @@ impl Pool {
         }
     }
 
+    /// Counts a block as held by a table.
+    pub fn hold(&mut self, group: GroupIndex, block: BlockId) {
+        let parent = self.parent_of(group, block);
+        self.parents[parent].held += 1;
+        self.held_parents += usize::from(self.parents[parent].held == 1);
+    }
+
+    /// Takes that back.
+    pub fn let_go(&mut self, group: GroupIndex, block: BlockId) {
+        let parent = self.parent_of(group, block);
+        self.parents[parent].held -= 1;
+        self.held_parents -= usize::from(self.parents[parent].held == 0);
+    }
+
+    fn parent_of(&self, group: GroupIndex, block: BlockId) -> usize {
+        ((block - 1) / self.groups[group].blocks_per_parent + 1) as usize
+    }
+
     /// Whether the block's slot is in use.
     pub fn is_in_use(&self, group: GroupIndex, block: BlockId) -> bool {
         self.groups[group].in_use[block as usize]
@@ -169,6 +192,11 @@ impl Pool {
     /// Bound parents that giving up cached blocks would empty.
     pub fn unpinned_parents(&self) -> usize {
         self.unpinned_parents
+    }
+
+    /// Bound parents in which a request's table holds a block.
+    pub fn held_parents(&self) -> usize {
+        self.held_parents
     }
 
     /// Free slots in the group's parents.

@@ -3,7 +3,7 @@
 
 use super::coordinator::Coordinator;
 use super::geometry::{GroupIndex, HOLE};
-use super::holdings::{Holdings, Progress};
+use super::holdings::{Computed, Holdings, Progress};
 use super::tier::{BlockKey, BoundaryKind, EntryFacts};
 use crate::config::GroupKind;
 use crate::identity::PageId;
@@ -21,7 +21,9 @@ impl Coordinator {
         }
         let kind = if holdings.promotion_boundary == Some(progress.computed_tokens) {
             BoundaryKind::Promoted
-        } else if progress.computed_tokens == progress.prompt_tokens {
+        } else if progress.computed_tokens == progress.prompt_tokens
+            || progress.by == Computed::Departure
+        {
             BoundaryKind::Endpoint
         } else {
             BoundaryKind::Chunk
@@ -32,8 +34,8 @@ impl Coordinator {
                 GroupKind::Full => {
                     for slot in from * per_page..to * per_page {
                         let page = progress.pages[slot / per_page];
-                        self.publish_slot(holdings, group, slot, page, kind);
-                        if progress.from_prefill {
+                        let new = self.publish_slot(holdings, group, slot, page, kind);
+                        if new && progress.by == Computed::Prefill {
                             self.queue_store(group, page, slot % per_page);
                         }
                     }
@@ -72,14 +74,16 @@ impl Coordinator {
             }
             let kind = if holdings.promotion_boundary == Some(boundary) {
                 BoundaryKind::Promoted
-            } else if boundary == last_aligned {
+            } else if boundary == last_aligned || progress.by == Computed::Departure {
                 BoundaryKind::Endpoint
             } else {
                 continue;
             };
             let slot = (page + 1) * per_page - 1;
-            self.publish_slot(holdings, group, slot, progress.pages[page], kind);
-            self.queue_store(group, progress.pages[page], per_page - 1);
+            let new = self.publish_slot(holdings, group, slot, progress.pages[page], kind);
+            if new && progress.by == Computed::Prefill {
+                self.queue_store(group, progress.pages[page], per_page - 1);
+            }
         }
     }
 

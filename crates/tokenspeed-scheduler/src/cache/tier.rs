@@ -56,9 +56,11 @@ pub enum TierKind {
 /// Place of a cached, unpinned block in the order of its tier; the least goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    class: u8,
+    /// Device: whether a key names it. Host: whether an admission has acquired it.
+    worth: u8,
     epoch: u64,
-    within_epoch: u8,
+    /// Device, within an epoch: probationary, established boundary, closed prefix.
+    class: u8,
     by_slot: u32,
     group: u16,
     block: BlockId,
@@ -89,8 +91,10 @@ struct GroupIndexed {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Block {
-    /// Tables and transfers that hold the block.
-    owners: u32,
+    /// Tables that hold the block.
+    holders: u32,
+    /// Copies in flight that read or write it.
+    pins: u32,
     key: Option<BlockKey>,
     facts: EntryFacts,
 }
@@ -119,34 +123,62 @@ impl Tier {
         }
     }
 
-    /// A fresh block with one owner, if the pool has a slot for the group.
+    /// A fresh block with one holder, if the pool has a slot for the group.
     pub fn acquire(&mut self, group: GroupIndex) -> Option<BlockId> {
         let block = self.pool.acquire(group)?;
-        self.groups[group].blocks[block as usize].owners = 1;
+        self.groups[group].blocks[block as usize].holders = 1;
+        self.pool.hold(group, block);
         Some(block)
     }
 
-    /// One more owner.
+    /// One more table holds the block.
     pub fn retain(&mut self, group: GroupIndex, block: BlockId) {
+        self.owned_again(group, block);
         let state = &mut self.groups[group].blocks[block as usize];
-        state.owners += 1;
-        if state.owners == 1 {
+        state.holders += 1;
+        if state.holders == 1 {
+            self.pool.hold(group, block);
+        }
+    }
+
+    /// One table less; the block stays while it is cached.
+    pub fn release(&mut self, group: GroupIndex, block: BlockId) {
+        let state = &mut self.groups[group].blocks[block as usize];
+        state.holders -= 1;
+        if state.holders == 0 {
+            self.pool.let_go(group, block);
+        }
+        self.owned_no_more(group, block);
+    }
+
+    /// A copy in flight reads or writes the block.
+    pub fn pin(&mut self, group: GroupIndex, block: BlockId) {
+        self.owned_again(group, block);
+        self.groups[group].blocks[block as usize].pins += 1;
+    }
+
+    /// That copy has ended.
+    pub fn unpin(&mut self, group: GroupIndex, block: BlockId) {
+        self.groups[group].blocks[block as usize].pins -= 1;
+        self.owned_no_more(group, block);
+    }
+
+    /// Before an owner comes: a block that only the index owned leaves the eviction order.
+    fn owned_again(&mut self, group: GroupIndex, block: BlockId) {
+        if self.owners(group, block) == 0 {
             let rank = self.rank(group, block);
             self.groups[group].order.remove(&rank);
             self.pool.pin(group, block);
         }
     }
 
-    /// One owner less; the block stays while it is cached.
-    pub fn release(&mut self, group: GroupIndex, block: BlockId) {
-        let state = &mut self.groups[group].blocks[block as usize];
-        state.owners -= 1;
-        if state.owners > 0 {
+    /// After an owner went: the block is the index's alone, or free.
+    fn owned_no_more(&mut self, group: GroupIndex, block: BlockId) {
+        if self.owners(group, block) > 0 {
             return;
         }
-        let cached = state.key.is_some();
         self.pool.unpin(group, block);
-        if cached {
+        if self.key(group, block).is_some() {
             let rank = self.rank(group, block);
             self.groups[group].order.insert(rank);
         } else {
@@ -189,7 +221,7 @@ impl Tier {
         indexed.canonical[at] = block;
         indexed.cached += 1;
         let state = &mut indexed.blocks[block as usize];
-        debug_assert!(state.owners > 0 && state.key.is_none());
+        debug_assert!(state.holders + state.pins > 0 && state.key.is_none());
         state.key = Some(key);
         state.facts = facts;
         pages.retain(key.page);
@@ -203,7 +235,7 @@ impl Tier {
         change: impl FnOnce(&mut EntryFacts),
     ) {
         let state = &mut self.groups[group].blocks[block as usize];
-        debug_assert!(state.owners > 0 && state.key.is_some(), "an unpinned block has a rank");
+        debug_assert!(state.holders + state.pins > 0 && state.key.is_some(), "an unpinned block has a rank");
         change(&mut state.facts);
     }
 
@@ -214,7 +246,7 @@ impl Tier {
         group: GroupIndex,
         block: BlockId,
     ) -> BlockKey {
-        let unowned = self.groups[group].blocks[block as usize].owners == 0;
+        let unowned = self.owners(group, block) == 0;
         if unowned {
             let rank = self.rank(group, block);
             self.groups[group].order.remove(&rank);
@@ -244,7 +276,13 @@ impl Tier {
 
     /// Tables and transfers that hold a block.
     pub fn owners(&self, group: GroupIndex, block: BlockId) -> u32 {
-        self.groups[group].blocks[block as usize].owners
+        let state = &self.groups[group].blocks[block as usize];
+        state.holders + state.pins
+    }
+
+    /// Tables that hold a block.
+    pub fn holders(&self, group: GroupIndex, block: BlockId) -> u32 {
+        self.groups[group].blocks[block as usize].holders
     }
 
     /// The group's cached blocks that nothing else owns, first to go first.
@@ -272,16 +310,17 @@ impl Tier {
         let indexed = &self.groups[group];
         let state = &indexed.blocks[block as usize];
         let facts = state.facts;
-        let (class, epoch, within_epoch, by_slot) = match self.kind {
+        let (worth, epoch, class, by_slot) = match self.kind {
             TierKind::Host => (u8::from(facts.acquired), facts.epoch, 0, 0),
             TierKind::Device if state.key.is_none() => (0, 0, 0, 0),
-            TierKind::Device if indexed.prefix_closed => (2, facts.epoch, 1, u32::MAX - facts.slot),
+            TierKind::Device if indexed.prefix_closed => (1, facts.epoch, 2, u32::MAX - facts.slot),
+            // Probationary: a boundary that no prompt has ended at and no admission has used.
             TierKind::Device if facts.kind == BoundaryKind::Chunk && !facts.acquired => {
                 (1, facts.epoch, 0, facts.slot)
             }
-            TierKind::Device => (2, facts.epoch, 0, 0),
+            TierKind::Device => (1, facts.epoch, 1, 0),
         };
         // Block ids of a group rise with the parent, then with the slot: ties end there.
-        Rank { class, epoch, within_epoch, by_slot, group: group as u16, block }
+        Rank { worth, epoch, class, by_slot, group: group as u16, block }
     }
 }

@@ -4,7 +4,6 @@ use super::admit::Outcome;
 use super::round::Round;
 use crate::cache::admission::NoCapacity;
 use crate::cache::{Demand, Progress};
-use crate::config::GroupKind;
 use crate::request::{RequestKey, State};
 
 impl Round<'_> {
@@ -73,10 +72,8 @@ impl Round<'_> {
         progress.pages.len() <= holdings.published_pages
             && self.cache.geometries().iter().zip(&holdings.groups).all(|(geometry, held)| {
                 let owned = held.table.len() as i64 * geometry.block_granularity;
-                let expires = geometry.kind != GroupKind::Full
-                    && geometry.first_retained_slot(progress.computed_tokens)
-                        > held.table.first_live();
-                held.demanded_tokens + tokens_for(held.demanded_tokens) <= owned && !expires
+                held.demanded_tokens + tokens_for(held.demanded_tokens) <= owned
             })
+            && !self.cache.expires(holdings, progress.computed_tokens)
     }
 }

@@ -9,11 +9,12 @@ impl Round<'_> {
     /// Readmission first, since it holds a snapshot that other admissions could evict.
     pub(super) fn schedule_local_prefill_work(&mut self) {
         let readmission = self.schedule_readmission();
-        if readmission == Line::Held || self.schedule_resident_chunks() == Line::Held {
+        if readmission == Line::Held {
             return;
         }
-        // A newcomer could take the very blocks that a waiting readmission needs.
-        if readmission == Line::Free && self.requests.next_readmission().is_none() {
+        let residents = self.schedule_resident_chunks();
+        // A newcomer could take the very blocks that a readmission or a prompt under way waits for.
+        if readmission == Line::Free && residents == Line::Free {
             self.schedule_new_prompts();
         }
     }
@@ -34,7 +35,9 @@ impl Round<'_> {
         }
     }
 
+    /// Prompts under way, oldest first; none is overtaken by a new one (`scheduler.md` §5).
     fn schedule_resident_chunks(&mut self) -> Line {
+        let mut line = Line::Free;
         let mut from = 0;
         while let Some(key) = self.requests.prefilling_from(from) {
             from = self.requests[key].submission + 1;
@@ -43,12 +46,15 @@ impl Round<'_> {
             }
             match self.schedule_next_chunk(key) {
                 Outcome::Completed => {}
-                Outcome::NoCapacity => self.blocked(key),
                 Outcome::Incomplete => return Line::Held,
-                Outcome::NotNow => {}
+                Outcome::NoCapacity => {
+                    self.blocked(key);
+                    line = Line::SealedToNewcomers;
+                }
+                Outcome::NotNow => line = Line::SealedToNewcomers,
             }
         }
-        Line::Free
+        line
     }
 
     fn schedule_new_prompts(&mut self) {
@@ -79,7 +85,7 @@ impl Round<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
     Free,
-    /// A readmission waits: prompts under way go on, new ones do not start.
+    /// Someone waits who comes first: prompts under way go on, new ones do not start.
     SealedToNewcomers,
     /// An incomplete prompt was scheduled, or the budget is spent.
     Held,

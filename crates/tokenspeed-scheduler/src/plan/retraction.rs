@@ -24,9 +24,6 @@ impl Round<'_> {
             return;
         }
         self.retract_and_grant(blocker);
-        if self.build.is_empty() {
-            self.break_standstill();
-        }
     }
 
     fn retract_and_grant(&mut self, blocker: RequestKey) {
@@ -41,6 +38,7 @@ impl Round<'_> {
             }
             self.retract_or_end(victim);
             let granted = match blocker {
+                _ if self.is_fruitless() && self.grant_to_stalled() => return,
                 Some(key) => self.grant(key),
                 // The blocks must not go straight back to the victim's own readmission.
                 None => self.grant_to_waiting(victim),
@@ -56,16 +54,24 @@ impl Round<'_> {
     /// exempt and each lacks one more. Then the residents that lack blocks come first, oldest first,
     /// so that every retraction buys progress; where they still do not fit, the exemption falls; and
     /// at last the prompt phases run again on what is free (`liveness.md` 1).
-    fn break_standstill(&mut self) {
-        while self.requests.residents().all(|key| self.requests[key].forwards_out == 0) {
-            if self.grant_to_stalled() {
-                return;
-            }
+    pub(super) fn break_standstill(&mut self) {
+        let owed = self.requests.residents().any(|key| self.requests[key].forwards_out > 0)
+            || self.cache.transfers().in_flight().next().is_some();
+        if owed || self.feedback.capacity_blocker.is_none() {
+            return;
+        }
+        while !self.grant_to_stalled() {
             match self.choose_victim(Exemption::Falls) {
                 Some(victim) => self.retract_or_end(victim),
                 None => return self.schedule_local_prefill_work(),
             }
         }
+    }
+
+    /// Whether more retractions than there are requests have bought no token: prompts then take turns
+    /// with each other, and the residents that lack blocks go first until one gets on.
+    fn is_fruitless(&self) -> bool {
+        *self.retractions_since_token > self.requests.len() as u64
     }
 
     fn grant_to_stalled(&mut self) -> bool {
@@ -149,6 +155,7 @@ impl Round<'_> {
         self.rows.give_back(holdings.row);
         self.cache.release(&mut holdings);
         *self.retraction_epoch += 1;
+        *self.retractions_since_token += 1;
         let epoch = *self.retraction_epoch;
         let request = &mut self.requests[key];
         request.holdings = holdings;

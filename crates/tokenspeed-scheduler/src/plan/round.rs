@@ -18,6 +18,8 @@ pub struct Round<'a> {
     pub rows: &'a mut Rows,
     /// Number of the retraction before the next one (`scheduler.md` §4).
     pub retraction_epoch: &'a mut u64,
+    /// Retractions for capacity since a result last brought a token.
+    pub retractions_since_token: &'a mut u64,
     /// Number of the round.
     pub number: u64,
     /// The plan so far.

@@ -12,7 +12,7 @@ pub use lifecycle::State;
 pub use rows::Rows;
 pub use set::{RequestKey, RequestSet};
 
-use crate::cache::{Holdings, Progress};
+use crate::cache::{Computed, Holdings, Progress};
 use crate::identity::PageId;
 
 /// A live request.
@@ -98,7 +98,7 @@ impl Request {
             pages: &self.pages[..(computed_tokens / granularity) as usize],
             computed_tokens,
             prompt_tokens: self.prompt_tokens,
-            from_prefill: self.state != State::Decoding,
+            by: if self.state == State::Decoding { Computed::Decode } else { Computed::Prefill },
         }
     }
 

@@ -1,9 +1,12 @@
 //! What one may look at: sizes, capacities, identities.
 
+use rustc_hash::FxHashSet;
+
 use super::Scheduler;
 use crate::cache::PersistentTable;
 use crate::error::{Error, Result};
 use crate::identity::ContentHash;
+use crate::request::RequestKey;
 
 /// Results that a request is owed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,9 +55,9 @@ impl Scheduler {
         false
     }
 
-    /// Parents that hold what cannot be evicted.
+    /// Parents in which a request holds a block.
     pub fn active_lcm_blocks(&self) -> usize {
-        self.cache.total_parents() - self.cache.available_parents()
+        self.cache.held_parents()
     }
 
     /// Parents that are empty or hold only what could be evicted.
@@ -149,9 +152,57 @@ impl Scheduler {
         self.cache.clear_all()
     }
 
-    /// Content hashes of the complete prefix pages of `tokens`, in hex.
+    /// Content hashes, in hex, of the prefix pages that a prompt of these tokens could match: its
+    /// complete pages without that of its last token, which is computed anyway (`cache.md` §5).
     pub fn prefix_hashes_for_tokens(&self, tokens: &[i32]) -> Vec<String> {
-        let hashes = ContentHash::pages_of(tokens, self.rules.granularity as usize);
+        let matchable = &tokens[..tokens.len().saturating_sub(1)];
+        let hashes = ContentHash::pages_of(matchable, self.rules.granularity as usize);
         hashes.iter().map(ContentHash::to_hex).collect()
+    }
+
+    /// Content hashes, in hex, of the prefix pages that the next admissions may match, each once: what
+    /// to ask an external store for. That is the next readmission alone, if one waits; otherwise
+    /// every waiting prompt in submission order, but none while a prompt is under way or no row or no
+    /// block is left. The page of a prompt's last token is left out: that token is computed anyway.
+    pub fn waiting_prefix_hashes(&self) -> Vec<String> {
+        let candidates = match self.requests.next_readmission() {
+            Some(key) => vec![key],
+            None => self.admissible_prompts(),
+        };
+        let mut seen = FxHashSet::default();
+        let pages = candidates.into_iter().flat_map(|key| {
+            let request = &self.requests[key];
+            let bound = (request.prompt_tokens - 1) / self.rules.granularity;
+            &request.pages[..bound as usize]
+        });
+        let fresh = pages.filter(|&&page| seen.insert(page));
+        fresh.map(|&page| self.cache.hash_of(page).to_hex()).collect()
+    }
+
+    fn admissible_prompts(&self) -> Vec<RequestKey> {
+        let no_room = self.rows.next().is_none() || self.cache.available_parents() == 0;
+        if no_room || self.requests.has_incomplete_prefill() {
+            return Vec::new();
+        }
+        let mut from = 0;
+        std::iter::from_fn(|| {
+            let key = self.requests.waiting_from(from)?;
+            from = self.requests[key].submission + 1;
+            Some(key)
+        })
+        .collect()
+    }
+
+    /// Every block that prefix pages have: group index, page, ordinal in the page; group by group, in
+    /// each the pages as given.
+    pub fn expand_prefix_pages(&self, pages: usize) -> Vec<(usize, usize, usize)> {
+        let mut blocks = Vec::new();
+        for (group, config) in self.rules.config.cache_groups.iter().enumerate() {
+            let ordinals = self.rules.granularity / config.block_granularity;
+            for page in 0..pages {
+                blocks.extend((0..ordinals as usize).map(|ordinal| (group, page, ordinal)));
+            }
+        }
+        blocks
     }
 }

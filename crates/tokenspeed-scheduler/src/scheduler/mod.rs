@@ -26,6 +26,8 @@ pub struct Scheduler {
     pub(crate) requests: RequestSet,
     pub(crate) rows: Rows,
     retraction_epoch: u64,
+    /// Retractions for capacity since a result last brought a token.
+    retractions_since_token: u64,
     /// Plans made so far.
     round: u64,
     /// Whether a batch carries its block tables; an engine that reads the persistent ones does without.
@@ -50,6 +52,7 @@ impl Scheduler {
             requests: RequestSet::default(),
             rows: Rows::new(config.max_batch_size as usize),
             retraction_epoch: 0,
+            retractions_since_token: 0,
             round: 0,
             with_block_tables: true,
             seen_rows: Vec::new(),
@@ -97,6 +100,7 @@ impl Scheduler {
             requests: &mut self.requests,
             rows: &mut self.rows,
             retraction_epoch: &mut self.retraction_epoch,
+            retractions_since_token: &mut self.retractions_since_token,
             number: self.round,
             build: PlanBuild::new(self.rules.config.max_scheduled_tokens, groups),
             feedback: AdmissionFeedback::default(),

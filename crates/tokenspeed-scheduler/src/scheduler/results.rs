@@ -157,6 +157,9 @@ impl Scheduler {
         request.chunks_out = request.chunks_out.saturating_sub(1);
         request.owed_since_round = self.round;
         request.tokens.extend_from_slice(tokens);
+        if !tokens.is_empty() {
+            self.retractions_since_token = 0;
+        }
         self.name_new_pages(key);
     }
 

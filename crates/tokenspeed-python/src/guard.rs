@@ -1,0 +1,98 @@
+//! One lock around the core, and no panic let through.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{LockResult, Mutex, MutexGuard};
+
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use tokenspeed_scheduler::{Error, Result, Scheduler};
+
+use crate::errors;
+
+/// The core behind its lock. A panic inside poisons the lock and becomes an InternalError, as does
+/// every later call.
+#[derive(Debug)]
+pub struct Guarded(Mutex<Scheduler>);
+
+/// Why a call gave nothing.
+enum Failure {
+    /// The core refused it.
+    Refused(Error),
+    /// It broke off midway, now or in a former call.
+    Broken(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Refused(error)
+    }
+}
+
+impl Guarded {
+    /// What `build` gives, behind a lock.
+    pub fn new(py: Python<'_>, build: impl FnOnce() -> Result<Scheduler>) -> PyResult<Guarded> {
+        let core = without_panic(|| Ok(build()?)).map_err(|failure| exception(py, failure))?;
+        Ok(Guarded(Mutex::new(core)))
+    }
+
+    /// Runs `work` on the core while it holds the interpreter.
+    pub fn attached<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Scheduler) -> Result<T>,
+    ) -> PyResult<T> {
+        without_panic(|| locked(self.0.lock_py_attached(py), work))
+            .map_err(|failure| exception(py, failure))
+    }
+
+    /// Runs `work` on the core; other Python threads run meanwhile if it may take `long`.
+    pub fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        long: bool,
+        work: impl FnOnce(&mut Scheduler) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        if !long {
+            return self.attached(py, work);
+        }
+        py.detach(|| without_panic(|| locked(self.0.lock(), work)))
+            .map_err(|failure| exception(py, failure))
+    }
+
+    /// Looks something up.
+    pub fn read<T>(&self, py: Python<'_>, gauge: impl FnOnce(&Scheduler) -> T) -> PyResult<T> {
+        self.attached(py, |core| Ok(gauge(core)))
+    }
+}
+
+fn locked<T>(
+    lock: LockResult<MutexGuard<'_, Scheduler>>,
+    work: impl FnOnce(&mut Scheduler) -> Result<T>,
+) -> std::result::Result<T, Failure> {
+    match lock {
+        Ok(mut core) => Ok(work(&mut core)?),
+        Err(_) => Err(Failure::Broken(
+            "a former call broke off midway, so that the state of the scheduler is unknown: build a \
+             new one, and report the first InternalError"
+                .into(),
+        )),
+    }
+}
+
+fn without_panic<T>(
+    work: impl FnOnce() -> std::result::Result<T, Failure>,
+) -> std::result::Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("a panic without a text");
+        Err(Failure::Broken(format!("the scheduler broke off midway: {text}")))
+    })
+}
+
+fn exception(py: Python<'_>, failure: Failure) -> PyErr {
+    match failure {
+        Failure::Refused(error) => errors::exception(py, &error),
+        Failure::Broken(text) => errors::internal(py, &text),
+    }
+}

@@ -1,0 +1,93 @@
+//! The prefix cache as a whole: emptying it, naming its pages, an external store's keys.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use tokenspeed_scheduler as core;
+
+use crate::errors;
+use crate::integers::Tokens;
+use crate::scheduler::Scheduler;
+
+#[pymethods]
+impl Scheduler {
+    /// Empties the Device's prefix cache; False, and nothing changed, while something else owns a
+    /// part of it.
+    fn clear_l1_cache(&self, py: Python<'_>) -> PyResult<bool> {
+        self.core.attached(py, |core| Ok(core.clear_l1_cache()))
+    }
+
+    /// Empties the prefix caches of both tiers, or neither.
+    fn clear_cache(&self, py: Python<'_>) -> PyResult<bool> {
+        self.core.attached(py, |core| Ok(core.clear_cache()))
+    }
+
+    /// Whether `clear_l1_cache` would.
+    fn can_clear_cache(&self, py: Python<'_>) -> PyResult<bool> {
+        self.core.read(py, core::Scheduler::can_clear_cache)
+    }
+
+    /// Content hashes, in hex, of the prefix pages that a prompt of `tokens` (a list or any int32
+    /// buffer) could match: its complete pages without that of its last token.
+    fn prefix_hashes_for_tokens(&self, py: Python<'_>, tokens: Tokens) -> PyResult<Vec<String>> {
+        self.core.read(py, |core| core.prefix_hashes_for_tokens(&tokens.0))
+    }
+
+    /// Content hashes, in hex, of the prefix pages that the next admissions may match, each once: what
+    /// to ask an external store for.
+    fn waiting_prefix_hashes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.core.read(py, core::Scheduler::waiting_prefix_hashes)
+    }
+
+    /// The blocks of the prefix pages of these content hashes in every cache group, as parallel lists
+    /// (group indices, content hashes, ordinals in the page): the keys of an external store.
+    fn expand_prefix_keys<'py>(
+        &self,
+        py: Python<'py>,
+        content_hashes: Vec<Bound<'py, PyString>>,
+    ) -> PyResult<StorageKeys<'py>> {
+        let blocks = self.core.read(py, |core| core.expand_prefix_pages(content_hashes.len()))?;
+        let mut keys = StorageKeys::default();
+        for (group, page, ordinal) in blocks {
+            keys.0.push(group);
+            keys.1.push(content_hashes[page].clone());
+            keys.2.push(ordinal);
+        }
+        Ok(keys)
+    }
+
+    /// Tells that the external store holds these blocks (parallel lists, as `expand_prefix_keys`
+    /// gives them). Raises UnsupportedError: this version has no external store.
+    fn register_storage_keys(
+        &self,
+        py: Python<'_>,
+        group_ids: Vec<i64>,
+        content_hashes: Vec<String>,
+        page_offsets: Vec<i64>,
+    ) -> PyResult<()> {
+        let _ = (group_ids, content_hashes, page_offsets);
+        Err(errors::unsupported(
+            py,
+            "`register_storage_keys` needs `enable_l3_storage`, which this version does not offer",
+        ))
+    }
+
+    /// Tells that the external store no longer holds these blocks. Raises UnsupportedError: this
+    /// version has no external store.
+    fn unregister_storage_keys(
+        &self,
+        py: Python<'_>,
+        group_ids: Vec<i64>,
+        content_hashes: Vec<String>,
+        page_offsets: Vec<i64>,
+    ) -> PyResult<()> {
+        let _ = (group_ids, content_hashes, page_offsets);
+        Err(errors::unsupported(
+            py,
+            "`unregister_storage_keys` needs `enable_l3_storage`, which this version does not offer",
+        ))
+    }
+}
+
+/// Keys of an external store: group indices, content hashes, ordinals in the page.
+#[derive(Default, IntoPyObject)]
+struct StorageKeys<'py>(Vec<usize>, Vec<Bound<'py, PyString>>, Vec<usize>);

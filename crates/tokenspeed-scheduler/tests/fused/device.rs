@@ -1,0 +1,217 @@
+//! A simulated device. A cell holds the hash of all tokens up to the one whose row it is, so that a
+//! block which was given away, zeroed or never written reads as something else than what it should.
+//! Copies move as late as their guard allows: a pinned store reads its source when it is acknowledged,
+//! a stream-ordered one ahead of everything else that the plan does (`runtime.md`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use tokenspeed_scheduler::config::GroupKind;
+use tokenspeed_scheduler::{CacheGroupConfig, Event, ExecutionPlan};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Tier {
+    Device,
+    Host,
+}
+
+/// Tier, group, block.
+type Place = (Tier, usize, i32);
+
+#[derive(Debug)]
+struct Copy {
+    from: Place,
+    to: Place,
+    /// What the source held when the copy was ordered.
+    bytes: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    is_load: bool,
+    pinned: bool,
+    copies: Vec<Copy>,
+}
+
+/// Both tiers' memory and the copies between them.
+#[derive(Debug)]
+pub struct Device {
+    groups: Vec<CacheGroupConfig>,
+    memory: HashMap<Place, Vec<u64>>,
+    in_flight: BTreeMap<u64, InFlight>,
+    /// A fault: stream-ordered stores read their source late as well.
+    pub unfenced: bool,
+}
+
+/// One request's part of a forward.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    /// Whose, for reports.
+    pub id: &'a str,
+    /// Prefix hash of each token up to the last one computed.
+    pub hashes: &'a [u64],
+    /// Tokens computed and kept.
+    pub computed: Range<usize>,
+    /// End of the rows written, the rejected ones of a verify window included.
+    pub written_end: usize,
+    /// One table row a group.
+    pub tables: Vec<&'a [i32]>,
+    /// P, in tokens, of a prefill; a decode step materializes no checkpoint.
+    pub checkpoint_page: Option<usize>,
+}
+
+impl Device {
+    pub fn new(groups: &[CacheGroupConfig]) -> Device {
+        let (memory, in_flight) = (HashMap::new(), BTreeMap::new());
+        Device { groups: groups.to_vec(), memory, in_flight, unfenced: false }
+    }
+
+    /// Carries out everything of a plan that comes before its forward: copies out, zeroing, copies in.
+    pub fn before_forward(&mut self, plan: &ExecutionPlan) {
+        let write_back = &plan.write_back;
+        for (at, &op_id) in write_back.op_ids.iter().enumerate() {
+            let pinned = write_back.source_pinned[at];
+            let mut copies = Vec::new();
+            for (i, &group) in write_back.group_ids[at].iter().enumerate() {
+                let from = (Tier::Device, group as usize, write_back.src_pages[at][i]);
+                let to = (Tier::Host, group as usize, write_back.dst_pages[at][i]);
+                let bytes = self.read(from).expect("a store reads what was written");
+                self.overwrite(to, if pinned { Vec::new() } else { bytes.clone() });
+                copies.push(Copy { from, to, bytes });
+            }
+            self.in_flight.insert(op_id, InFlight { is_load: false, pinned, copies });
+        }
+        for (group, pages) in plan.pages_to_zero.iter().enumerate() {
+            for &page in pages {
+                let cells = self.cells(group);
+                self.overwrite((Tier::Device, group, page), vec![0; cells]);
+            }
+        }
+        let load_back = &plan.load_back;
+        for (at, &op_id) in load_back.op_ids.iter().enumerate() {
+            let mut copies = Vec::new();
+            for (i, &group) in load_back.group_ids[at].iter().enumerate() {
+                let from = (Tier::Host, group as usize, load_back.src_pages[at][i]);
+                let to = (Tier::Device, group as usize, load_back.dst_pages[at][i]);
+                let bytes = self.read(from).expect("a load reads what a store has brought");
+                self.overwrite(to, bytes.clone());
+                copies.push(Copy { from, to, bytes });
+            }
+            self.in_flight.insert(op_id, InFlight { is_load: true, pinned: true, copies });
+        }
+    }
+
+    /// The copy ends here; the event that says so.
+    pub fn acknowledge(&mut self, op_id: u64) -> Event {
+        let ended = self.in_flight.remove(&op_id).expect("an operation ends once");
+        for copy in &ended.copies {
+            if ended.pinned {
+                let now = self.read(copy.from).expect("a source is there until the copy has ended");
+                assert_eq!(now, copy.bytes, "op {op_id}: {:?} changed under a copy", copy.from);
+            }
+            if !ended.is_load {
+                let late = self.read(copy.from).unwrap_or_default();
+                let bytes = if self.unfenced { late } else { copy.bytes.clone() };
+                self.memory.insert(copy.to, bytes);
+            }
+        }
+        match ended.is_load {
+            true => Event::LoadBackDone { op_id, success: true },
+            false => Event::WriteBackDone { op_id },
+        }
+    }
+
+    /// Copies not yet acknowledged.
+    pub fn copies_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Runs one request's forward: it reads what its positions attend to, then writes its rows.
+    pub fn forward(&mut self, f: &Forward<'_>) {
+        for group in 0..self.groups.len() {
+            match self.groups[group].kind() {
+                GroupKind::State => self.forward_state(f, group),
+                GroupKind::Full => self.forward_rows(f, group, 0),
+                GroupKind::Sliding { window } => {
+                    let first_read = f.computed.start.saturating_sub(window as usize - 1);
+                    self.forward_rows(f, group, first_read);
+                }
+            }
+        }
+    }
+
+    fn forward_rows(&mut self, f: &Forward<'_>, group: usize, first_read: usize) {
+        let g = self.cells(group);
+        for at in first_read..f.computed.start {
+            let cells = self.read(self.slot(f, group, at / g));
+            let found = cells.map(|cells| cells[at % g]);
+            assert_eq!(found, Some(f.hashes[at]), "'{}' reads token {at} of group {group}", f.id);
+        }
+        for at in f.computed.start..f.written_end {
+            let hash = if at < f.computed.end { f.hashes[at] } else { 1 };
+            let place = self.slot(f, group, at / g);
+            self.memory.get_mut(&place).expect("a granted block was zeroed")[at % g] = hash;
+        }
+    }
+
+    /// A state block holds the state behind its last token; the forward leaves the one at its end,
+    /// and the one at the last page boundary that it passes (`scheduler.md` §1.2).
+    fn forward_state(&mut self, f: &Forward<'_>, group: usize) {
+        let g = self.groups[group].block_granularity as usize;
+        let Range { start, end } = f.computed;
+        if start > 0 {
+            let found = self.read(self.slot(f, group, (start - 1) / g));
+            let expected = Some(vec![f.hashes[start - 1]]);
+            assert_eq!(found, expected, "'{}' resumes state group {group} at {start}", f.id);
+        }
+        let boundary = f.checkpoint_page.map_or(end, |page| end / page * page);
+        for at in [boundary, end].into_iter().filter(|&at| at > start) {
+            self.memory.insert(self.slot(f, group, (at - 1) / g), vec![f.hashes[at - 1]]);
+        }
+    }
+
+    fn slot(&self, f: &Forward<'_>, group: usize, slot: usize) -> Place {
+        let block = f.tables[group].get(slot).copied().unwrap_or(-1);
+        assert!(block > 0, "'{}' has no block in slot {slot} of group {group}", f.id);
+        (Tier::Device, group, block)
+    }
+
+    fn cells(&self, group: usize) -> usize {
+        match self.groups[group].kind() {
+            GroupKind::State => 1,
+            _ => self.groups[group].block_granularity as usize,
+        }
+    }
+
+    fn read(&self, place: Place) -> Option<Vec<u64>> {
+        self.memory.get(&place).filter(|cells| !cells.is_empty()).cloned()
+    }
+
+    /// Gives a place new content. What other groups kept in the same LCM block is gone with it, and
+    /// nothing in flight may still need any of it.
+    fn overwrite(&mut self, place: Place, cells: Vec<u64>) {
+        let (tier, group, _) = place;
+        let parent = self.parent(place);
+        let clash = |other: Place| {
+            other == place
+                || other.0 == tier && other.1 != group && self.parent(other) == parent
+        };
+        for (op_id, flight) in &self.in_flight {
+            for copy in &flight.copies {
+                let source = flight.pinned && clash(copy.from);
+                assert!(!source, "op {op_id} still reads {place:?}, which is given away");
+                let target = (tier == Tier::Host || flight.is_load) && clash(copy.to);
+                assert!(!target, "op {op_id} still writes {place:?}, which is given away");
+            }
+        }
+        let gone: Vec<Place> = self.memory.keys().copied().filter(|&other| clash(other)).collect();
+        gone.iter().for_each(|other| {
+            self.memory.remove(other);
+        });
+        self.memory.insert(place, cells);
+    }
+
+    fn parent(&self, (_, group, block): Place) -> i64 {
+        (i64::from(block) - 1) / self.groups[group].cache_blocks_per_lcm_block
+    }
+}

@@ -1,0 +1,161 @@
+//! Worlds that stood still, or ran for ever, at one time or another. Whole kinds must be impossible
+//! (`liveness.md`); these are the small inputs found so far. Whatever happens, each request finishes or
+//! is ended with a reason.
+
+use crate::engine::Engine;
+use crate::world::{Asked, R, World, full, packed, sliding, state};
+
+/// Plays the requests, each from its round on, for every grammar, depth and number of tokens accepted.
+fn serve(world: &World, asked: &[(&str, u64, Asked)]) {
+    for (depth, accepted) in (1..3).flat_map(|depth| (1..=world.width).map(move |a| (depth, a))) {
+        let mut engine = Engine::new(&World { depth, accepted, ..world.clone() });
+        for round in 0..=asked.iter().map(|&(_, arrival, _)| arrival).max().unwrap_or(0) {
+            for (id, _, asked) in asked.iter().filter(|&&(_, arrival, _)| arrival == round) {
+                // At another depth the bound may be lower, and the refusal is the right answer.
+                let _ = engine.try_submit(&[(*id, asked.clone())]);
+            }
+            engine.round();
+        }
+        engine.play();
+    }
+}
+
+fn serve_both(world: &World, asked: &[(&str, u64, Asked)]) {
+    for mixed in [false, true] {
+        serve(&World { mixed, ..world.clone() }, asked);
+    }
+}
+
+/// The victim is the blocker and no waiting prompt fits what it freed, though a stuck decode would.
+#[test]
+fn the_freed_blocks_go_to_a_stuck_decode_where_no_prompt_waits() {
+    let world = World { P: 6, ..World::default() };
+    serve_both(&world, &[("a", 0, R(8, 9).undeclared()), ("b", 0, R(9, 9).undeclared())]);
+}
+
+/// The budget of a round is less than one step of every decode: all get their turn in the end.
+#[test]
+fn decodes_beyond_the_budget_get_their_turn() {
+    let world = World { P: 32, C: 4, ..World::default() };
+    let asked: Vec<(String, u64, Asked)> = (0..6).map(|at| (format!("d{at}"), 0, R(3, 6))).collect();
+    let asked: Vec<(&str, u64, Asked)> =
+        asked.iter().map(|(id, at, asked)| (id.as_str(), *at, asked.clone())).collect();
+    serve_both(&world, &asked);
+}
+
+/// Decodes could take all of a round's budget: a prompt still starts while they last.
+#[test]
+fn decodes_do_not_eat_the_budget_of_every_prompt() {
+    let mut engine = Engine::new(&World { P: 64, C: 4, mixed: true, ..World::default() });
+    engine.submit_all(vec![R(3, 40); 4]);
+    engine.rounds(5);
+    engine.submit(&[("n", R(3, 2))]);
+    engine.play();
+    assert!(engine.all_finished());
+}
+
+/// A half-done prompt comes back into the same corner; another one decodes beside it.
+#[test]
+fn a_prompt_is_not_readmitted_and_retracted_for_ever() {
+    let world = World { C: 8, ..World::default() };
+    let asked = [
+        ("x", 0, R(5, 20).undeclared()),
+        ("a", 0, R(28, 2).undeclared()),
+        ("b", 0, R(4, 12).undeclared()),
+    ];
+    serve_both(&world, &asked);
+    serve_both(&World { H: 16, ..world }, &asked);
+}
+
+/// A newcomer that cannot fit beside an exempt request costs a victim at most once.
+#[test]
+fn nobody_is_retracted_in_vain_for_ever() {
+    let asked = [
+        ("e", 0, R(4, 12)),
+        ("s", 0, R(7, 10).undeclared()),
+        ("n", 1, R(24, 2).undeclared()),
+    ];
+    serve_both(&World::default(), &asked);
+}
+
+/// Nothing is acknowledged for a long time, and everyone is stuck: the acknowledgement is awaited and
+/// then everyone goes on.
+#[test]
+fn an_acknowledgement_that_is_late_is_awaited() {
+    let mut engine = Engine::new(&World { P: 8, H: 16, ..World::default() });
+    engine.holds_copies = (true, true);
+    engine.submit_all(vec![R(8, 12).undeclared(); 3]);
+    engine.rounds(30);
+    assert_eq!(engine.round(), "-", "all are stuck");
+    assert!(engine.is_owed());
+    engine.holds_copies = (false, false);
+    engine.release_copies();
+    engine.play();
+    assert!(engine.all_finished());
+}
+
+/// D decodes and lacks a block; A lacks one for its last chunk. A gives way, B starts in its place and
+/// comes to lack the same block; then B gives way to A. D would go on for ever unserved.
+#[test]
+fn prompts_do_not_take_turns_while_a_decode_lacks_a_block() {
+    let asked = [
+        ("d", 0, R(7, 4).undeclared()),
+        ("a", 0, R(9, 2).undeclared()),
+        ("b", 0, R(9, 2).undeclared()),
+    ];
+    serve_both(&World { P: 4, C: 8, ..World::default() }, &asked);
+}
+
+/// What a reserve covers includes the verify window past the last token.
+#[test]
+fn exempt_requests_that_each_lack_a_block() {
+    let world = World { C: 8, width: 4, ..World::default() };
+    serve_both(&world, &[("a", 0, R(8, 24)), ("b", 0, R(8, 24)), ("c", 0, R(8, 24))]);
+}
+
+#[test]
+fn a_verify_window_past_the_declared_budget() {
+    let groups = vec![packed(full("f", 8), 2), sliding("s", 8, 1)];
+    let world = World { P: 3, page: 8, width: 2, groups, ..World::default() };
+    serve_both(&world, &[("b", 0, R(1, 9))]);
+    let groups = vec![full("f", 4), sliding("s", 4, 1)];
+    let world = World { P: 13, C: 4, width: 2, groups, ..World::default() };
+    serve_both(&world, &[("d", 0, R(17, 7).budget(27))]);
+}
+
+/// A readmission whose recomputed prompt no longer fits beside its own leftovers.
+#[test]
+fn an_outgrown_request_at_its_last_chunk() {
+    let groups = vec![packed(full("f", 4), 4), sliding("s", 4, 2)];
+    let world = World { P: 7, C: 4, groups, ..World::default() };
+    serve_both(&world, &[("b", 0, R(49, 33).undeclared())]);
+}
+
+/// The incomplete prompt is the preferred victim and its own blocker, each time it comes back.
+#[test]
+fn a_prompt_beside_a_decode_at_its_last_chunk() {
+    let groups = vec![packed(full("f", 8), 4)];
+    let world = World { P: 2, C: 24, page: 8, width: 2, groups, ..World::default() };
+    let asked = [("d", 0, R(3, 8).undeclared()), ("e", 4, R(49, 1).undeclared())];
+    serve_both(&world, &asked);
+}
+
+/// The decode is covered by its reserve, the prompt by its own: neither may be the victim.
+#[test]
+fn a_windows_block_beside_a_covered_prompt() {
+    let groups = vec![packed(full("f", 8), 2), sliding("s", 2, 9)];
+    let world = World { P: 27, C: 16, page: 8, width: 2, groups, ..World::default() };
+    serve_both(&world, &[("c", 0, R(5, 3).budget(29)), ("d", 0, R(107, 1))]);
+}
+
+/// Prompts complete in one round and hold every block; each needs one more to decode.
+#[test]
+fn states_that_need_a_block_at_their_first_decode() {
+    let world = World { P: 4, C: 4, page: 2, rows: 2, width: 3, groups: vec![state("s", 2)], ..World::default() };
+    let asked = [
+        ("a", 0, R(1, 2).undeclared()),
+        ("b", 0, R(2, 1).undeclared()),
+        ("c", 0, R(1, 2).undeclared()),
+    ];
+    serve_both(&world, &asked);
+}

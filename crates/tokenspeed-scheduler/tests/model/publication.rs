@@ -1,0 +1,134 @@
+//! Publication and retention (`cache.md` §6).
+
+use super::admission::{By, Progress};
+use super::tier::{Entry, Kind};
+use super::{Model, Shape};
+
+impl Model {
+    /// Publishes the pages completed since the last time.
+    pub fn publish(&mut self, request: usize, progress: &Progress<'_>) {
+        let holding = self.holdings[&request].clone();
+        let (from, to) = (holding.published, (progress.computed / self.p) as usize);
+        if to <= from {
+            return;
+        }
+        let frontier = progress.computed;
+        let kind = if holding.promotion == Some(frontier) {
+            Kind::Promoted
+        } else if frontier == progress.prompt || progress.by == By::Departure {
+            // What is published as the request departs is where it, or its next turn, comes back.
+            Kind::Endpoint
+        } else {
+            Kind::Chunk
+        };
+        for group in 0..self.groups.len() {
+            let per_page = self.per_page(group);
+            match self.groups[group].shape {
+                // "Every newly hashed page"; streams "when a prefill publishes them".
+                Shape::Full => {
+                    for slot in from * per_page..to * per_page {
+                        let new = self.register(request, group, progress, slot, kind);
+                        if new && progress.by == By::Prefill {
+                            self.queue(group, progress, slot);
+                        }
+                    }
+                }
+                // "Only the run behind the newest hashed boundary"; streams "as soon as newly indexed".
+                Shape::Sliding(_) => {
+                    for slot in self.run_start(group, to)..to * per_page {
+                        if self.register(request, group, progress, slot, kind) {
+                            self.queue(group, progress, slot);
+                        }
+                    }
+                }
+                // "Only boundaries that a prefill recorded as materialized, inside the newly hashed
+                // range, and only as endpoint or promoted".
+                Shape::State => {
+                    let last_aligned = progress.prompt / self.p * self.p;
+                    for &boundary in &holding.checkpoints {
+                        let page = (boundary / self.p) as usize;
+                        let kind = match () {
+                            () if holding.promotion == Some(boundary) => Kind::Promoted,
+                            () if boundary == last_aligned => Kind::Endpoint,
+                            // The recovery endpoint of `scheduler.md` §1.2.
+                            () if progress.by == By::Departure => Kind::Endpoint,
+                            () => Kind::Chunk,
+                        };
+                        if page > from && page <= to && kind > Kind::Chunk {
+                            let slot = page * per_page - 1;
+                            let new = self.register(request, group, progress, slot, kind);
+                            if new && progress.by == By::Prefill {
+                                self.queue(group, progress, slot);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let covered = to as i64 * self.p;
+        let holding = self.holdings.get_mut(&request).expect("a live request");
+        holding.checkpoints.retain(|&boundary| boundary > covered);
+        holding.published = to;
+    }
+
+    fn queue(&mut self, group: usize, progress: &Progress<'_>, slot: usize) {
+        if self.host.is_some() {
+            self.queued.push(self.key(group, progress.tokens, slot));
+        }
+    }
+
+    /// "Registering a block whose key exists re-points the request's slot to the canonical block and
+    /// lets its own go" (§4). Whether the key is new.
+    fn register(
+        &mut self,
+        request: usize,
+        group: usize,
+        progress: &Progress<'_>,
+        slot: usize,
+        kind: Kind,
+    ) -> bool {
+        let key = self.key(group, progress.tokens, slot);
+        let holding = self.holdings.get_mut(&request).expect("a live request");
+        let own = holding.tables[group].get(slot).copied().unwrap_or(0);
+        if own == 0 {
+            return false;
+        }
+        let Some(entry) = self.device.index.get_mut(&key) else {
+            let entry = Entry { block: own, epoch: holding.epoch, slot, kind, acquired: false };
+            self.device.index.insert(key, entry);
+            return true;
+        };
+        entry.epoch = entry.epoch.max(holding.epoch);
+        entry.kind = entry.kind.max(kind);
+        let canonical = entry.block;
+        if canonical != own {
+            holding.tables[group][slot] = canonical;
+            self.device.own(group, canonical);
+            self.device.disown(group, own);
+        }
+        false
+    }
+
+    /// The slots that no query at or after `computed` can read: "the first
+    /// `floor((computed - W + 1) / g)`".
+    pub fn expired_slots(&self, group: usize, computed: i64) -> usize {
+        match self.groups[group].window() {
+            None => 0,
+            Some(window) => ((computed - window + 1).max(0) / self.groups[group].g) as usize,
+        }
+    }
+
+    /// Makes expired slots holes.
+    pub fn expire(&mut self, request: usize, computed: i64) {
+        for group in 0..self.groups.len() {
+            let expired = self.expired_slots(group, computed);
+            for slot in 0..expired.min(self.holdings[&request].tables[group].len()) {
+                let table = &mut self.holdings.get_mut(&request).expect("live").tables[group];
+                let block = std::mem::replace(&mut table[slot], 0);
+                if block != 0 {
+                    self.device.disown(group, block);
+                }
+            }
+        }
+    }
+}

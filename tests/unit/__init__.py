@@ -1,0 +1,1 @@
+"""The bindings and the package around them, without a device."""
