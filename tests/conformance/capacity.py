@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from .compare import Difference, compare_values
-from .deviations import CAPACITY_DEVIATIONS
+from .deviations import explained
 from .side import build_config
 from .world import World
 
@@ -41,8 +41,4 @@ def capacity(module: str, world: World) -> dict[str, Any]:
 def compare_capacity(ours: str, theirs: str, world: World) -> list[Difference]:
     """The answers that differ and that no entry of `CAPACITY_DEVIATIONS` explains."""
     differences = compare_values("", capacity(theirs, world), capacity(ours, world))
-    return [
-        difference
-        for difference in differences
-        if not any(d.explains(world, difference) for d in CAPACITY_DEVIATIONS)
-    ]
+    return [difference for difference in differences if not explained(world, difference)]

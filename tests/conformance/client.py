@@ -177,6 +177,10 @@ class Client:
         out = any(life.out for life in self.lives.values() if life.alive)
         return out or bool(self._acks) or bool(self._unsubmitted)
 
+    def owes_results(self) -> bool:
+        """True while a result or an acknowledgement is still to come, before the next events."""
+        return bool(self._acks) or any(life.out for life in self.lives.values() if life.alive)
+
     def served(self) -> int:
         """Tokens and ends that clients have got so far; it never falls."""
         return sum(life.produced + (not life.alive) for life in self.lives.values())

@@ -48,7 +48,36 @@ class Deviation:
     explains: Callable[[Divergence], bool]
 
 
-DEVIATIONS: tuple[Deviation, ...] = ()
+def _schedules_nothing(d: Divergence) -> bool:
+    """Their plan is empty, ours is not, and nobody owes anything that could bring theirs on."""
+    if d.theirs is None or d.ours is None or d.theirs.batch.request_ids:
+        return False
+    return bool(d.ours.batch.request_ids or d.ours.ended) and not d.client.owes_results()
+
+
+def _refuses_what_never_runs(d: Divergence) -> bool:
+    """We refuse a request that they accept, by the tighter bound."""
+    slides = any(group.kind in ("sliding", "replay") for group in d.world.groups)
+    refused = [x for x in d.differences if x.field.startswith("refusal of")]
+    return slides and bool(refused) and all(x.theirs is None for x in refused)
+
+
+DEVIATIONS: tuple[Deviation, ...] = (
+    Deviation(
+        "the bound counts a chunk that starts inside a block",
+        "scheduler.md §1.4",
+        "see CAPACITY_DEVIATIONS: the reference accepts a prompt that can never run",
+        _refuses_what_never_runs,
+    ),
+    Deviation(
+        "an empty round",
+        "liveness.md 1",
+        "the reference schedules nothing though a live request exists and nothing is owed: its victim"
+        " was the blocker and no waiting prompt fits, or the budget is left to a prompt that cannot"
+        " use it, or all who hold blocks are exempt; it goes on a round later, or never",
+        _schedules_nothing,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -61,4 +90,30 @@ class CapacityDeviation:
     explains: Callable[[World, Difference], bool]
 
 
-CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = ()
+def _bounds_less(world: World, difference: Difference) -> bool:
+    """Ours is the tighter answer, where the reference accepts what then never runs."""
+    pages = "group_pages" in difference.field
+    ours, theirs = difference.ours, difference.theirs
+    if pages:
+        tighter = all(o >= t for o, t in zip(ours, theirs, strict=True))
+    else:
+        tighter = isinstance(ours, int) and isinstance(theirs, int) and ours <= theirs
+    slides = any(group.kind in ("sliding", "replay") for group in world.groups)
+    return tighter and (slides or world.role == "P")
+
+
+CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
+    CapacityDeviation(
+        "a chunk that starts inside a block",
+        "scheduler.md §1.4",
+        "chunks of a sliding group need not end on a block; a later one then starts inside a block and"
+        " needs one more. The reference does not count it: it accepts prompts that never run. On the"
+        " prefill role it also forgets the decode slot of the completing chunk (liveness.md)",
+        _bounds_less,
+    ),
+)
+
+
+def explained(world: World, difference: Difference) -> bool:
+    """Whether an entry of `CAPACITY_DEVIATIONS` explains a difference of capacity or bound."""
+    return any(d.explains(world, difference) for d in CAPACITY_DEVIATIONS)

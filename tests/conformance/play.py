@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from .client import CLIENTS, Misplanned
 from .compare import Comparator, Difference, compare_values
 from .coverage import Coverage
-from .deviations import DEVIATIONS, Deviation, Divergence
+from .deviations import DEVIATIONS, Deviation, Divergence, explained
 from .liveness import FOR_EVER, STILL, Liveness
 from .plan import Plan
 from .round import Round
@@ -210,7 +210,7 @@ class Match:
         if "theirs" in refusals:
             self._drop_theirs(RAISES, f"the configuration: {refusals['theirs']}")
         if self.theirs:
-            self._compare("of the scheduler", lambda p: p.call("bounds"))
+            self._compare_bounds()
             tokens = self.world.requests[0].tokens()
             self._compare(
                 "of the first prompt", lambda p: {"hashes": p.call("prefix_hashes", tokens)}
@@ -307,6 +307,12 @@ class Match:
         theirs = self._theirs(read)
         if theirs is not None:
             self._judge(compare_values(title, theirs, ours))
+
+    def _compare_bounds(self) -> None:
+        ours, theirs = self.ours.call("bounds"), self._theirs(lambda p: p.call("bounds"))
+        if theirs is not None:
+            differences = compare_values("of the scheduler", theirs, ours)
+            self._judge([d for d in differences if not explained(self.world, d)])
 
     def _compare_refusal(self, request: Any, ours: str | None) -> None:
         theirs = self._theirs(lambda p: (p.call("submit", request),))

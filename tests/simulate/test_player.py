@@ -303,6 +303,6 @@ def test_standstill_says_who_is_left(trace_of, monkeypatch):
 
 def test_rounds_without_a_token_are_a_standstill(trace_of):
     playing = Player(trace_of((0, 5000, 1, [])), Scenario.of({**HAND, "max_scheduled_tokens": 512}))
-    playing._patience_rounds = 5  # of the 10 chunks that the prompt takes
+    playing._patience_plans = 5  # of the 10 chunks that the prompt takes
     with pytest.raises(Standstill, match=r"no token comes of them\. 1 requests are unfinished"):
         playing.run()

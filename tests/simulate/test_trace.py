@@ -29,6 +29,8 @@ def test_shipped_trace_carries_its_notice():
     notice = (default_trace_path().parent / "NOTICE").read_text()
     assert default_trace_path().name in notice
     assert "Apache License, Version 2.0" in notice
+    licence = (default_trace_path().parent / "LICENSE-Apache-2.0").read_text()
+    assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in licence
 
 
 def test_mooncake_columns(tmp_path):

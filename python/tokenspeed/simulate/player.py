@@ -92,10 +92,10 @@ class Player:
         self._now_s = 0.0
         self._device_free_s = 0.0
         self._next_sample_s = 0.0
-        self._rounds_without_token = 0
+        self._plans_without_token = 0
         longest = int(trace.prompt_tokens.max(initial=0))
-        self._patience_rounds = 10_000 + 10 * -(-longest // scenario.engine.max_scheduled_tokens)
-        """So many rounds without a token, far more than a prompt's chunks, are a standstill."""
+        self._patience_plans = 10_000 + 10 * -(-longest // scenario.engine.max_scheduled_tokens)
+        """So many plans without a token, far more than a prompt's chunks, are a standstill."""
         self._submitted = 0
         self._next_arrival_s = self._arrival_s(0)
         self._live = 0
@@ -174,6 +174,10 @@ class Player:
 
     def _plan(self) -> bool:
         """Plans a round and launches it; false if nothing changed and nothing was scheduled."""
+        if self._live:
+            self._plans_without_token += 1
+            if self._plans_without_token > self._patience_plans:
+                raise Standstill(self._standstill("it plans rounds, but no token comes of them"))
         before_ns = perf_counter_ns()
         plan = self._scheduler.next_execution_plan()
         self._ledger.plan_ns.append(perf_counter_ns() - before_ns)
@@ -312,9 +316,8 @@ class Player:
         np.maximum(left, 0, out=left)
         ledger.remaining_tokens[requests] = left
         self._scheduler.advance_results(forward.handles, tokens, offsets)
-        self._rounds_without_token = 0 if len(tokens) else self._rounds_without_token + 1
-        if self._rounds_without_token > self._patience_rounds:
-            raise Standstill(self._standstill("it plans rounds, but no token comes of them"))
+        if len(tokens):
+            self._plans_without_token = 0
 
         if forward.prefills:
             prefilled = requests[: forward.prefills]

@@ -117,7 +117,7 @@ impl Coordinator {
             self.device.release(group, block);
         }
         self.device.touch(group, canonical, |facts| {
-            facts.epoch = facts.epoch.max(holdings.epoch);
+            facts.epoch = holdings.epoch;
             facts.kind = facts.kind.max(kind);
         });
         false

@@ -39,15 +39,15 @@ pub fn next_chunk(
 }
 
 /// A chunk stops at a promotion boundary that it would pass, so that all groups publish there. With
-/// a state group, or on the way to such a boundary, one that does not complete its prompt ends on a
-/// page: what it leaves anywhere else could never be matched. Other groups lose nothing by a chunk
+/// a state group, or until such a boundary is published, a chunk that does not complete its prompt ends
+/// on a page: what it leaves anywhere else could never be matched. Elsewhere nothing is lost by a chunk
 /// that ends within a page.
 fn align(rules: &Rules, begin: i64, prompt_tokens: i64, raw: i64, promotion: Option<i64>) -> i64 {
-    let ahead = promotion.filter(|&boundary| begin < boundary);
-    if let Some(boundary) = ahead.filter(|&boundary| boundary <= begin + raw) {
+    if let Some(boundary) = promotion.filter(|&at| begin < at && at <= begin + raw) {
         return boundary - begin;
     }
-    if (!rules.has_state_group && ahead.is_none()) || begin + raw == prompt_tokens {
+    let pending = promotion.is_some_and(|boundary| begin <= boundary);
+    if (!rules.has_state_group && !pending) || begin + raw == prompt_tokens {
         return raw;
     }
     let aligned_end = (begin + raw) / rules.granularity * rules.granularity;

@@ -18,10 +18,6 @@ impl Round<'_> {
         }
         self.maybe_retract_for_capacity();
         if self.build.is_empty() {
-            // The budget may have been left to a prompt that cannot use it.
-            self.schedule_decode_batch(0);
-        }
-        if self.build.is_empty() {
             self.break_standstill();
         }
     }

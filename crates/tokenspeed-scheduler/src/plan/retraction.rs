@@ -27,21 +27,21 @@ impl Round<'_> {
     }
 
     fn retract_and_grant(&mut self, blocker: RequestKey) {
-        let mut blocker = Some(blocker);
+        let mut victims = Vec::new();
         while let Some(victim) = self.choose_victim(Exemption::Holds) {
             // Retraction waits for the best victim rather than taking a worse one.
             if self.requests[victim].forwards_out > 0 {
                 return;
             }
-            if blocker == Some(victim) {
-                blocker = None;
-            }
             self.retract_or_end(victim);
-            let granted = match blocker {
-                _ if self.is_fruitless() && self.grant_to_stalled() => return,
-                Some(key) => self.grant(key),
+            victims.push(victim);
+            if self.is_fruitless() && self.grant_to_stalled() {
+                return;
+            }
+            let granted = match victims.contains(&blocker) {
+                false => self.grant(blocker),
                 // The blocks must not go straight back to the victim's own readmission.
-                None => self.grant_to_waiting(victim),
+                true => self.grant_to_waiting(&victims),
             };
             if granted != Outcome::NoCapacity {
                 return;
@@ -50,14 +50,19 @@ impl Round<'_> {
     }
 
     /// The document's rules can end in a round that schedules nothing although nothing is owed: the
-    /// victim was the blocker and no waiting prompt fits what it freed, or all who hold blocks are
-    /// exempt and each lacks one more. Then the residents that lack blocks come first, oldest first,
-    /// so that every retraction buys progress; where they still do not fit, the exemption falls; and
-    /// at last the prompt phases run again on what is free (`liveness.md` 1).
+    /// budget was left to a prompt that cannot use it; the victim was the blocker and no waiting prompt
+    /// fits what it freed; all who hold blocks are exempt and each lacks one more. Then decodes take
+    /// the budget that was left; the residents that lack blocks come first, oldest first, so that every
+    /// retraction buys progress; where they still do not fit, the exemption falls; and at last the
+    /// prompt phases run again on what is free (`liveness.md` 1).
     pub(super) fn break_standstill(&mut self) {
         let owed = self.requests.residents().any(|key| self.requests[key].forwards_out > 0)
             || self.cache.transfers().in_flight().next().is_some();
-        if owed || self.feedback.capacity_blocker.is_none() {
+        if owed || self.requests.is_empty() {
+            return;
+        }
+        self.schedule_decode_batch(0);
+        if !self.build.is_empty() || self.feedback.capacity_blocker.is_none() {
             return;
         }
         while !self.grant_to_stalled() {
@@ -91,9 +96,14 @@ impl Round<'_> {
     fn choose_victim(&self, exemption: Exemption) -> Option<RequestKey> {
         let rank = |key: RequestKey| {
             let request = &self.requests[key];
-            let incomplete = matches!(request.state(), State::Prefilling { .. });
-            let releasable = self.cache.releasable_parents(&request.holdings);
-            (Reverse(incomplete), Reverse(releasable), request.num_tokens(), request.submission)
+            let order = match request.state() {
+                State::Prefilling { .. } => (0, Reverse(request.prompt_tokens), 0),
+                _ => {
+                    let releasable = self.cache.releasable_parents(&request.holdings) as i64;
+                    (1, Reverse(releasable), request.num_tokens())
+                }
+            };
+            (order, request.submission)
         };
         self.requests
             .residents()
@@ -114,13 +124,14 @@ impl Round<'_> {
         }
     }
 
-    fn grant_to_waiting(&mut self, victim: RequestKey) -> Outcome {
+    /// The first waiting prompt that is not one of this round's victims.
+    fn grant_to_waiting(&mut self, victims: &[RequestKey]) -> Outcome {
         let mut from = 0;
         while let Some(key) = self.requests.waiting_from(from) {
-            from = self.requests[key].submission + 1;
-            if key != victim {
+            if !victims.contains(&key) {
                 return self.grant(key);
             }
+            from = self.requests[key].submission + 1;
         }
         Outcome::NotNow
     }

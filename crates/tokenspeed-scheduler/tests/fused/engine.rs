@@ -83,6 +83,8 @@ pub struct Engine {
     pub lives: BTreeMap<String, Life>,
     pub plan: ExecutionPlan,
     pub round: u64,
+    /// Every round so far, in short.
+    log: Vec<String>,
     ids: BTreeMap<Handle, String>,
     acks: VecDeque<(u64, u64)>,
     /// Rounds from the order of a copy to its acknowledgement.
@@ -107,6 +109,7 @@ impl Engine {
             lives: BTreeMap::new(),
             plan: ExecutionPlan::default(),
             round: 0,
+            log: Vec::new(),
             ids: BTreeMap::new(),
             acks: VecDeque::new(),
             ack_after: 1,
@@ -183,9 +186,12 @@ impl Engine {
     pub fn round(&mut self) -> String {
         let events = self.due();
         self.advance(events).expect("results that are owed are welcome");
+        let was_owed = self.is_owed();
         let plan = self.scheduler.next_execution_plan().expect("a plan can always be made");
         let mirrored = self.mirror.next_execution_plan().expect("a plan can always be made");
         assert_eq!(plan, mirrored, "mirrored schedulers plan alike");
+        // What a Finish has pinned since the last plan is owed from now on.
+        let was_owed = was_owed || plan.write_back.source_pinned.contains(&true);
         self.plan = plan.clone();
         for &handle in &plan.retracted {
             let id = self.ids[&handle].clone();
@@ -213,8 +219,11 @@ impl Engine {
         self.round += 1;
         let moves = !plan.batch.request_ids.is_empty() || !plan.aborts.is_empty();
         let lives = self.lives.values().any(|life| life.outcome.is_none());
-        assert!(moves || !lives || self.is_owed(), "round {}: stands still", self.round);
-        self.summary()
+        let round = self.summary();
+        self.log.push(round.clone());
+        let last = &self.log[self.log.len().saturating_sub(9)..];
+        assert!(moves || !lives || was_owed, "nothing moves, nothing is owed: {last:#?}");
+        round
     }
 
     /// Rounds as [`Engine::round`] tells them.

@@ -155,25 +155,39 @@ fn scenario_07_without_host_room_a_retraction_still_frees_the_device() {
     assert!(retractions > 0, "eight times ten blocks do not fit sixty-four");
 }
 
-/// Two hundred requests, undeclared, over a pool for a part of them.
+/// Sixty requests arrive one a round at a pool for a few of them; how often each was retracted.
+fn oversubscribed_replay(hosts: i64, mixed: bool, declared: bool) -> Vec<usize> {
+    let world = World { B: 16, P: 48, H: hosts, C: 256, depth: 2, mixed, ..World::default() };
+    let mut engine = Engine::new(&world);
+    for at in 0..60 {
+        let (prompt, output) = (16 + mix(at, 1) % 200, 8 + mix(at, 2) % 120);
+        let asked = R(prompt as i64, output as i64);
+        let asked = if declared { asked } else { asked.undeclared() };
+        engine.submit(&[(&format!("r{at}"), asked)]);
+        engine.round();
+    }
+    engine.play();
+    assert!(engine.all_finished());
+    engine.lives.values().map(|life| life.retracted_at.len()).filter(|&count| count > 0).collect()
+}
+
+/// Declared budgets of up to one window are prepaid, so nobody is ever retracted.
 #[test]
+fn scenario_08_nobody_with_a_declared_budget_is_retracted() {
+    for (hosts, mixed) in [(0, false), (0, true), (256, false), (256, true)] {
+        assert_eq!(oversubscribed_replay(hosts, mixed, true), [0; 0]);
+    }
+}
+
+/// Undeclared, 95 % of those retracted are retracted once, and nobody more than a handful of times.
+#[test]
+#[ignore = "goodput under pressure is an issue of its own"]
 fn scenario_08_nearly_everyone_is_retracted_once_at_most() {
     for (hosts, mixed) in [(0, false), (0, true), (256, false), (256, true)] {
-        let world = World { B: 16, P: 96, H: hosts, C: 256, rows: 64, depth: 2, mixed, ..World::default() };
-        let mut engine = Engine::new(&world);
-        for at in 0..200 {
-            let (prompt, output) = (16 + mix(at, 1) % 200, 8 + mix(at, 2) % 120);
-            let asked = R(prompt as i64, output as i64).undeclared();
-            engine.submit(&[(&format!("r{at}"), asked)]);
-            engine.round();
-        }
-        engine.play();
-        assert!(engine.all_finished());
-        let counts: Vec<usize> =
-            engine.lives.values().map(|life| life.retracted_at.len()).filter(|&n| n > 0).collect();
-        let once = counts.iter().filter(|&&n| n == 1).count();
-        let most = counts.iter().max().copied().unwrap_or(0);
-        println!("{hosts} {mixed}: {} retracted, {once} once, {most} at most", counts.len());
+        let counts = oversubscribed_replay(hosts, mixed, false);
+        let once = counts.iter().filter(|&&count| count == 1).count();
+        assert!(once * 100 >= counts.len() * 95, "{once} of {} once", counts.len());
+        assert!(counts.iter().all(|&count| count <= 5), "{counts:?}");
     }
 }
 

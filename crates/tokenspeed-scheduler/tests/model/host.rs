@@ -157,7 +157,9 @@ impl Model {
                     self.device.own(group, canonical);
                     self.device.disown(group, device);
                 } else {
-                    self.device.index.insert(key, Entry { block: device, slot, ..entry });
+                    // Made by this admission, and acquired by none yet.
+                    let entry = Entry { block: device, slot, acquired: false, ..entry };
+                    self.device.index.insert(key, entry);
                 }
             }
         }

@@ -98,7 +98,7 @@ impl Model {
             self.device.index.insert(key, entry);
             return true;
         };
-        entry.epoch = entry.epoch.max(holding.epoch);
+        entry.epoch = holding.epoch;
         entry.kind = entry.kind.max(kind);
         let canonical = entry.block;
         if canonical != own {

@@ -91,6 +91,13 @@ impl Play {
                     "{when}: available tokens of request {id}, group {group}"
                 );
             }
+            let expires = (0..core.groups.len()).any(|group| {
+                let expired = self.model.expired_slots(group, life.computed);
+                let slots = model.tables[group].iter().take(expired);
+                let mut held = slots.filter(|&&block| block != 0);
+                held.any(|&block| self.model.device.owners[&(group, block)] == 1)
+            });
+            assert_eq!(self.core.expires(core, life.computed), expires, "{when}: {id} expires");
             assert_eq!(core.published_pages, model.published, "{when}: published pages of {id}");
             assert_eq!(core.promotion_boundary, model.promotion, "{when}: promotion of {id}");
             assert_eq!(core.state_boundaries, model.checkpoints, "{when}: checkpoints of {id}");

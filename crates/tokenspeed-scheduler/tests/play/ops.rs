@@ -1,5 +1,7 @@
 //! Random operations over random geometries.
 
+use std::ops::RangeInclusive;
+
 use proptest::prelude::*;
 use tokenspeed_scheduler::config::{
     CacheGroupConfig, CacheGroupFamily, CacheRetention, SchedulerConfig,
@@ -81,16 +83,18 @@ impl World {
     }
 }
 
-/// Worlds of one to three groups.
-pub fn worlds() -> impl Strategy<Value = World> {
+/// Worlds with so many groups and usable Host parents.
+pub fn worlds(
+    groups: RangeInclusive<usize>,
+    host: RangeInclusive<u32>,
+) -> impl Strategy<Value = World> {
     let shape = prop_oneof![
         3 => Just(Shape::Full),
         3 => (1i64..=12).prop_map(Shape::Sliding),
         2 => Just(Shape::State),
     ];
-    let group = (shape, 0usize..4, 1u32..=3);
-    let groups = prop::collection::vec(group, 1..=3);
-    (prop::sample::select(vec![1i64, 2, 4, 6]), groups, 2u32..=16, 0u32..=8).prop_map(
+    let groups = prop::collection::vec((shape, 0usize..4, 1u32..=3), groups);
+    (prop::sample::select(vec![1i64, 2, 4, 6]), groups, 2u32..=16, host).prop_map(
         |(p, groups, device, host)| {
             let divisors: Vec<i64> = (1..=p).filter(|g| p % g == 0).collect();
             let group = |(shape, g, k): (Shape, usize, u32)| Group {
@@ -103,24 +107,68 @@ pub fn worlds() -> impl Strategy<Value = World> {
     )
 }
 
-/// Operations of an engine's life, prompts of up to some thirty tokens.
-pub fn ops(length: usize) -> impl Strategy<Value = Vec<Op>> {
+/// How often each operation comes, as weights.
+#[derive(Debug, Clone, Copy)]
+pub struct Mix {
+    admit: u32,
+    readmit: u32,
+    step: u32,
+    finish: u32,
+    retract: u32,
+    abort: u32,
+    end_plan: u32,
+    acknowledge: u32,
+    clear: u32,
+}
+
+impl Mix {
+    /// An engine at work.
+    pub const ENGINE: Mix = Mix {
+        admit: 8,
+        readmit: 3,
+        step: 12,
+        finish: 4,
+        retract: 2,
+        abort: 1,
+        end_plan: 4,
+        acknowledge: 6,
+        clear: 1,
+    };
+    /// Copies come and go, and the Device forgets.
+    pub const COPIES: Mix = Mix {
+        admit: 8,
+        readmit: 4,
+        step: 3,
+        finish: 5,
+        retract: 3,
+        abort: 1,
+        end_plan: 2,
+        acknowledge: 12,
+        clear: 3,
+    };
+}
+
+/// Operations in that mix, prompts of up to some thirty tokens.
+pub fn ops(length: usize, mix: Mix) -> impl Strategy<Value = Vec<Op>> {
+    let tokens = 1i64..=30;
     let chunk = prop_oneof![2 => Just(64i64), 1 => 1i64..=12];
     let reserve = 0i64..=3;
-    let who = 0usize..6;
+    let who = || 0usize..6;
+    let first = (0usize..5, tokens, chunk.clone(), reserve.clone(), prop::bool::weighted(0.9));
     let op = prop_oneof![
-        8 => (0usize..5, 1i64..=30, chunk.clone(), reserve.clone(), prop::bool::weighted(0.9)).prop_map(
-            |(family, tokens, chunk, reserve, probe)| Op::Admit { family, tokens, chunk, reserve, probe }
-        ),
-        3 => (chunk, reserve.clone()).prop_map(|(chunk, reserve)| Op::Readmit { chunk, reserve }),
-        12 => (who.clone(), 1i64..=10, reserve)
+        mix.admit => first.prop_map(|(family, tokens, chunk, reserve, probe)| {
+            Op::Admit { family, tokens, chunk, reserve, probe }
+        }),
+        mix.readmit => (chunk, reserve.clone())
+            .prop_map(|(chunk, reserve)| Op::Readmit { chunk, reserve }),
+        mix.step => (who(), 1i64..=10, reserve)
             .prop_map(|(who, size, reserve)| Op::Step { who, size, reserve }),
-        4 => who.clone().prop_map(|who| Op::Finish { who }),
-        2 => who.clone().prop_map(|who| Op::Retract { who }),
-        1 => who.clone().prop_map(|who| Op::Abort { who }),
-        4 => Just(Op::EndPlan),
-        6 => who.prop_map(|which| Op::Acknowledge { which }),
-        1 => Just(Op::ClearDevice),
+        mix.finish => who().prop_map(|who| Op::Finish { who }),
+        mix.retract => who().prop_map(|who| Op::Retract { who }),
+        mix.abort => who().prop_map(|who| Op::Abort { who }),
+        mix.end_plan => Just(Op::EndPlan),
+        mix.acknowledge => who().prop_map(|which| Op::Acknowledge { which }),
+        mix.clear => Just(Op::ClearDevice),
         1 => Just(Op::ClearAll),
     ];
     prop::collection::vec(op, 1..=length)

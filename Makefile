@@ -1,0 +1,46 @@
+# Each target sets up what it needs, all of it in .venv and target; see scripts/toolchain for what
+# has to be there before: Rust and Python.
+
+.PHONY: demo test bench lint build clean
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+export VIRTUAL_ENV := $(CURDIR)/.venv
+BIN := .venv/bin
+
+# A trace of requests played through the scheduler in virtual time.
+demo: .venv/ready
+	$(BIN)/maturin develop --quiet --release
+	$(BIN)/tokenspeed replay
+
+# Everything but the GPU: style and types, the core's tests, and the Python tests against bindings
+# that check every invariant after every call.
+test: lint
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		cargo nextest run --workspace --no-fail-fast && cargo test --quiet --doc --package tokenspeed-scheduler; \
+	else \
+		cargo test --quiet --workspace; \
+	fi
+	$(BIN)/python -m pytest
+
+lint: build
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- --deny warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	cd python && ../$(BIN)/python -m mypy.stubtest tokenspeed.scheduler
+
+bench: .venv/ready
+	cargo bench --package tokenspeed-scheduler
+
+# The bindings, optimised, with debug assertions; importable from .venv.
+build: .venv/ready
+	$(BIN)/maturin develop --quiet --profile checked --extras test
+
+.venv/ready: pyproject.toml scripts/toolchain
+	@python=$$(scripts/toolchain) && $$python -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip 'maturin>=1.9,<2'
+	@touch $@
+
+clean:
+	rm -rf .venv target python/tokenspeed/scheduler/_core.abi3.so

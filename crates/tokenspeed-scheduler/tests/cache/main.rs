@@ -1,0 +1,9 @@
+//! The cache's rules one by one, on inputs small enough to check by hand (`cache.md`).
+
+mod admission;
+mod bench;
+mod host;
+mod identity;
+mod ledger;
+mod matching;
+mod order;
