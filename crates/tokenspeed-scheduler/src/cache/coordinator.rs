@@ -182,7 +182,8 @@ impl Coordinator {
 
     fn clear(tier: &mut Tier, pages: &mut PrefixPages, groups: usize) {
         for group in 0..groups {
-            let cached: Vec<BlockId> = tier.in_order(group).map(|(_, block)| block).collect();
+            let mut cached: Vec<BlockId> = tier.in_order(group).map(|(_, block)| block).collect();
+            cached.sort_unstable();
             for block in cached {
                 tier.evict(pages, group, block);
             }

@@ -7,6 +7,7 @@ impl Round<'_> {
     /// Unmixed: prompts first and alone, decodes only in a round without any.
     pub fn plan_fused(&mut self) {
         self.end_spent_budgets();
+        let nothing_is_owed = self.nothing_is_owed();
         if self.rules.config.enable_mixed_prefill_decode {
             self.schedule_decode_batch(self.state_prefill_reserve());
             self.schedule_local_prefill_work();
@@ -17,7 +18,7 @@ impl Round<'_> {
             }
         }
         self.maybe_retract_for_capacity();
-        if self.build.is_empty() {
+        if self.build.is_empty() && nothing_is_owed {
             self.break_standstill();
         }
     }

@@ -27,26 +27,34 @@ impl Round<'_> {
     }
 
     fn retract_and_grant(&mut self, blocker: RequestKey) {
-        let mut victims = Vec::new();
+        let mut blocker_is_victim = false;
         while let Some(victim) = self.choose_victim(Exemption::Holds) {
             // Retraction waits for the best victim rather than taking a worse one.
             if self.requests[victim].forwards_out > 0 {
                 return;
             }
             self.retract_or_end(victim);
-            victims.push(victim);
+            blocker_is_victim |= victim == blocker;
             if self.is_fruitless() && self.grant_to_stalled() {
                 return;
             }
-            let granted = match victims.contains(&blocker) {
+            let granted = match blocker_is_victim {
                 false => self.grant(blocker),
-                // The blocks must not go straight back to the victim's own readmission.
-                true => self.grant_to_waiting(&victims),
+                true => self.grant_to_waiting(blocker),
             };
             if granted != Outcome::NoCapacity {
                 return;
             }
         }
+    }
+
+    /// Whether nothing is on its way that could bring a stalled request on by itself: no result, no load,
+    /// no store that gives capacity back.
+    pub(super) fn nothing_is_owed(&self) -> bool {
+        let transfers = self.cache.transfers();
+        transfers.loads_in_flight() == 0
+            && transfers.pinned_stores_in_flight() == 0
+            && self.requests.residents().all(|key| self.requests[key].forwards_out == 0)
     }
 
     /// The document's rules can end in a round that schedules nothing although nothing is owed: the
@@ -56,11 +64,6 @@ impl Round<'_> {
     /// retraction buys progress; where they still do not fit, the exemption falls; and at last the
     /// prompt phases run again on what is free (`liveness.md` 1).
     pub(super) fn break_standstill(&mut self) {
-        let owed = self.requests.residents().any(|key| self.requests[key].forwards_out > 0)
-            || self.cache.transfers().in_flight().next().is_some();
-        if owed || self.requests.is_empty() {
-            return;
-        }
         self.schedule_decode_batch(0);
         if !self.build.is_empty() || self.feedback.capacity_blocker.is_none() {
             return;
@@ -124,11 +127,12 @@ impl Round<'_> {
         }
     }
 
-    /// The first waiting prompt that is not one of this round's victims.
-    fn grant_to_waiting(&mut self, victims: &[RequestKey]) -> Outcome {
+    /// Grants to the first waiting prompt but the blocker, who has just given way itself: the blocks must
+    /// not go straight back to its own readmission.
+    fn grant_to_waiting(&mut self, blocker: RequestKey) -> Outcome {
         let mut from = 0;
         while let Some(key) = self.requests.waiting_from(from) {
-            if !victims.contains(&key) {
+            if key != blocker {
                 return self.grant(key);
             }
             from = self.requests[key].submission + 1;
@@ -171,6 +175,7 @@ impl Round<'_> {
         let request = &mut self.requests[key];
         request.holdings = holdings;
         request.retractions += 1;
+        request.reserve_next_tokens = None;
         request.prompt_tokens = request.num_tokens();
         let state = State::Retracted {
             epoch,

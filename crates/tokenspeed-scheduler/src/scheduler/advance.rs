@@ -153,6 +153,7 @@ impl Scheduler {
         self.cache.release(&mut request.holdings);
         request.stale_results += std::mem::take(&mut request.forwards_out);
         request.chunks_out = 0;
+        request.reserve_next_tokens = None;
         request.prompt_tokens = request.num_tokens();
         let state = retracted_without_snapshot(epoch, request.has_generated_output());
         self.requests.transition(key, state);

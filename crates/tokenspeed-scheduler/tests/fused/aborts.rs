@@ -1,7 +1,8 @@
 //! Scenarios 26 to 28: aborts and late results. An engine never schedules a request that has ended,
 //! nor takes a second end; [`Engine::play`] finds every block back.
 
-use crate::engine::{Engine, Outcome};
+use crate::client::Outcome;
+use crate::engine::Engine;
 use crate::world::{R, World, full, sliding};
 
 /// The client gives up between the launch and the result of the last chunk.

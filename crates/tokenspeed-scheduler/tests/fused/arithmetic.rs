@@ -54,7 +54,15 @@ fn scenario_10_what_is_accepted_is_schedulable() {
         if width > 1 && groups.iter().any(|group| group.family == state("", 1).family) {
             continue;
         }
-        let world = World { P: 9, C: 12, width, depth, accepted: 1, groups: groups.clone(), ..World::default() };
+        let world = World {
+            P: 9,
+            C: 12,
+            width,
+            depth,
+            accepted: 1,
+            groups: groups.clone(),
+            ..World::default()
+        };
         let bound = Engine::new(&world).scheduler.max_single_request_tokens();
         for prompt in (1..bound + 1).step_by(3) {
             for output in [1, 2, 7, bound - prompt, bound - prompt + 1] {
@@ -75,7 +83,10 @@ fn scenario_11_a_hit_block_is_not_an_evictable_one() {
     let mut engine = Engine::new(&World { B: 16, P: 10, C: 256, ..World::default() });
     engine.submit(&[("x", R(95, 2).undeclared()), ("y", R(63, 2).undeclared())]);
     engine.drain();
-    assert_eq!((engine.scheduler.empty_lcm_blocks(), engine.scheduler.available_lcm_blocks()), (0, 10));
+    assert_eq!(
+        (engine.scheduler.empty_lcm_blocks(), engine.scheduler.available_lcm_blocks()),
+        (0, 10)
+    );
     let (x, y) = (engine.tokens("x")[..96].to_vec(), engine.tokens("y")[..64].to_vec());
     engine.submit(&[
         ("a", R(150, 3).repeating(&x).undeclared()),
@@ -92,8 +103,15 @@ fn scenario_11_a_hit_block_is_not_an_evictable_one() {
 /// hit, what was promised is there when it is taken (an admission that runs short panics).
 #[test]
 fn scenario_12_the_credit_is_what_really_returns() {
-    for (blocks, chunk, grain) in (4..8).flat_map(|p| [(p, 4, 4), (p, 8, 4), (p, 8, 2), (p, 12, 1)]) {
-        let world = World { P: blocks, C: chunk, groups: vec![state("s", grain)], mixed: true, ..World::default() };
+    for (blocks, chunk, grain) in (4..8).flat_map(|p| [(p, 4, 4), (p, 8, 4), (p, 8, 2), (p, 12, 1)])
+    {
+        let world = World {
+            P: blocks,
+            C: chunk,
+            groups: vec![state("s", grain)],
+            mixed: true,
+            ..World::default()
+        };
         let mut engine = Engine::new(&world);
         let bound = engine.scheduler.max_single_request_tokens();
         for (at, prompt) in [9, 13, 21, 12, 24, 30].into_iter().enumerate() {
@@ -111,7 +129,8 @@ fn scenario_12_the_credit_is_what_really_returns() {
 /// Exactly ceil((prompt - hit) / C) forwards for a prompt, each of a token at least, and one sample.
 #[test]
 fn scenario_13_no_forward_is_empty_and_none_is_superfluous() {
-    for (prompt, hit) in [63, 64, 65, 256].into_iter().flat_map(|p| [0, 48, 63, 64].map(|h| (p, h))) {
+    for (prompt, hit) in [63, 64, 65, 256].into_iter().flat_map(|p| [0, 48, 63, 64].map(|h| (p, h)))
+    {
         let mut engine = Engine::new(&World { B: 1, P: 600, ..World::default() });
         if hit > 0 {
             engine.submit(&[("seed", R(hit, 1).sharing(1, hit))]);

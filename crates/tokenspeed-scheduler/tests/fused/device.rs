@@ -197,8 +197,7 @@ impl Device {
         let (tier, group, _) = place;
         let parent = self.parent(place);
         let clash = |other: Place| {
-            other == place
-                || other.0 == tier && other.1 != group && self.parent(other) == parent
+            other == place || other.0 == tier && other.1 != group && self.parent(other) == parent
         };
         for (op_id, flight) in &self.in_flight {
             for copy in &flight.copies {

@@ -9,69 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tokenspeed_scheduler::plan::{AbortNotice, Batch};
+use tokenspeed_scheduler::plan::Batch;
 use tokenspeed_scheduler::{Event, ExecutionPlan, Handle, Result, Scheduler};
 
+use crate::client::{Life, Outcome, ResultOut};
 use crate::device::{Device, Forward};
-use crate::world::{Asked, World, mix, token};
-
-/// How a request ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    Finished,
-    /// By its client.
-    Aborted,
-    /// By the scheduler.
-    Ended(AbortNotice),
-}
-
-/// A request as its client and the device know it.
-#[derive(Debug)]
-pub struct Life {
-    asked: Asked,
-    prompt: usize,
-    /// Prompt and all that the device has sampled, landed or not.
-    tokens: Vec<i32>,
-    hashes: Vec<u64>,
-    landed: usize,
-    /// Results out, in order.
-    out: VecDeque<ResultOut>,
-    /// How it ended; its late results still arrive.
-    pub outcome: Option<Outcome>,
-    /// Retractions by the scheduler, each with the output that had landed by then.
-    pub retracted_at: Vec<usize>,
-    /// Prompt tokens that forwards of it computed, repeats included.
-    pub prefilled: usize,
-    /// Tokens that it found in the cache, at all its admissions.
-    pub hit: usize,
-}
-
-/// The result of a forward that was launched.
-#[derive(Debug)]
-struct ResultOut {
-    due: u64,
-    tokens: Vec<i32>,
-    /// Its blocks were taken away meanwhile: it counts for nothing.
-    is_stale: bool,
-}
-
-impl Life {
-    /// Output that its client has read.
-    pub fn output(&self) -> usize {
-        self.landed - self.prompt
-    }
-
-    fn extend(&mut self, token: i32) {
-        let prior = self.hashes.last().copied().unwrap_or(0);
-        self.tokens.push(token);
-        self.hashes.push(mix(prior, token as u64));
-    }
-
-    /// The token that a greedy sampler draws from all of them.
-    fn sample(&self) -> i32 {
-        token(mix(*self.hashes.last().expect("a prompt has tokens"), 99))
-    }
-}
+use crate::world::{Asked, World};
 
 /// A world being played.
 #[derive(Debug)]
@@ -140,19 +83,7 @@ impl Engine {
         assert_eq!(taken, self.mirror.submit_requests(specs.clone()));
         taken?;
         for ((id, asked), spec) in asked.iter().zip(specs) {
-            let mut life = Life {
-                asked: asked.clone(),
-                prompt: spec.tokens.len(),
-                tokens: Vec::new(),
-                hashes: Vec::new(),
-                landed: spec.tokens.len(),
-                out: VecDeque::new(),
-                outcome: None,
-                retracted_at: Vec::new(),
-                prefilled: 0,
-                hit: 0,
-            };
-            spec.tokens.iter().for_each(|&token| life.extend(token));
+            let life = Life::new(asked, &spec.tokens);
             self.lives.insert((*id).into(), life);
         }
         Ok(())

@@ -7,7 +7,8 @@
 use tokenspeed_scheduler::plan::AbortReason;
 use tokenspeed_scheduler::{Error, Event};
 
-use crate::engine::{Engine, Outcome};
+use crate::client::Outcome;
+use crate::engine::Engine;
 use crate::world::{Asked, R, World, mix};
 
 fn result(id: &str, tokens: &[i32]) -> Event {
@@ -26,7 +27,8 @@ fn the_bound_counts_the_decode_slot() {
         let mut engine = Engine::new(&World { width, ..World::default() });
         assert_eq!(engine.scheduler.max_single_request_tokens(), 32);
         let refused = engine.try_submit(&[("a", R(33 - width, 1).undeclared())]).unwrap_err();
-        let Error::RequestTooLarge { request_id, reserved_tokens, limit_tokens, .. } = &refused else {
+        let Error::RequestTooLarge { request_id, reserved_tokens, limit_tokens, .. } = &refused
+        else {
             panic!("{refused}");
         };
         assert_eq!((request_id.as_str(), *reserved_tokens, *limit_tokens), ("a", width, 32));
@@ -40,7 +42,9 @@ fn the_bound_counts_the_decode_slot() {
 /// block for it is not exempt after all: all finish, and nobody gives way twice.
 #[test]
 fn a_covered_request_that_needs_one_block_more_is_not_exempt() {
-    for (budget, mixed, depth) in [(8, false, 1), (8, true, 1), (8, false, 2), (22, false, 1), (18, true, 2)] {
+    for (budget, mixed, depth) in
+        [(8, false, 1), (8, true, 1), (8, false, 2), (22, false, 1), (18, true, 2)]
+    {
         let world = World { C: 8, width: 4, accepted: 1, mixed, depth, ..World::default() };
         let mut engine = Engine::new(&world);
         engine.submit_all(vec![R(8, budget); 3]);
@@ -166,7 +170,9 @@ fn past_the_declared_budget_the_scheduler_ends_it() {
                 panic!("'{id}' ended with {:?}", engine.outcome(id));
             };
             assert_eq!(notice.reason, AbortReason::BudgetSpent);
-            assert!(notice.text.contains("max_new_tokens") && notice.text.contains(&budget.to_string()));
+            assert!(
+                notice.text.contains("max_new_tokens") && notice.text.contains(&budget.to_string())
+            );
             assert_eq!(engine.lives[id].output(), budget, "not a token more");
         }
     }
@@ -178,11 +184,11 @@ fn past_the_declared_budget_the_scheduler_ends_it() {
 fn a_convoy_gets_through() {
     let drawn = |at: u64, what: u64| (mix(at, what) % 24) as i64;
     for (mixed, hosts) in [(false, 0), (true, 0), (false, 64), (true, 64)] {
-        let asked: Vec<Asked> = (0..24)
-            .map(|at| R(4 + drawn(at, 1), 4 + drawn(at, 2)).undeclared())
-            .collect();
+        let asked: Vec<Asked> =
+            (0..24).map(|at| R(4 + drawn(at, 1), 4 + drawn(at, 2)).undeclared()).collect();
         let need: i64 = (0..24).map(|at| (12 + drawn(at, 1) + drawn(at, 2)) / 4).sum();
-        let world = World { P: need * 6 / 10, H: hosts, C: 32, rows: 256, mixed, ..World::default() };
+        let world =
+            World { P: need * 6 / 10, H: hosts, C: 32, rows: 256, mixed, ..World::default() };
         let mut engine = Engine::new(&world);
         engine.submit_all(asked);
         engine.play();

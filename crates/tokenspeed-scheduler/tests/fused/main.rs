@@ -3,10 +3,26 @@
 //!
 //! A world is played by an [`engine`] that holds two mirrored schedulers and a simulated [`device`],
 //! so that every test asks the questions that all scenarios share; see [`engine::Engine`].
+//!
+//! Scenarios that are not here, and what they wait for:
+//!
+//! | scenario | needs |
+//! |---|---|
+//! | 8, undeclared budgets | goodput under pressure; here, ignored until then |
+//! | 21, a half-arrived remote prompt | the decode role |
+//! | 22, a staging buffer under a delayed upload | the runtime: no staging buffer is the scheduler's |
+//! | 29, a late write of the peer | the decode role |
+//! | 30, a rejection before admission | both roles and the peers' protocol |
+//! | 32, what a round costs | the benches: a test that measures time on a shared machine decides nothing |
+//! | 33, cache events | the cache-event stream |
+//!
+//! Of 20 the fence itself is the runtime's; here a simulated device shows that the scheduler marks the
+//! store that needs it.
 
 mod aborts;
 mod agreement;
 mod arithmetic;
+mod client;
 mod copies;
 mod device;
 mod engine;

@@ -59,7 +59,10 @@ fn scenario_16_each_group_counts_in_its_own_grain() {
     assert_eq!(engine.table(0, "a").len(), 15);
     let states = engine.table(1, "a");
     assert_eq!(states[0], 0, "an earlier state is never read");
-    assert!(states[1] > 0 && !engine.plan.pages_to_zero[1].contains(&states[1]), "slot 1 is the hit");
+    assert!(
+        states[1] > 0 && !engine.plan.pages_to_zero[1].contains(&states[1]),
+        "slot 1 is the hit"
+    );
     assert_eq!(states[2..], engine.plan.pages_to_zero[1]);
     engine.play();
 }

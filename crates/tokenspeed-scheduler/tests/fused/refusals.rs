@@ -2,7 +2,8 @@
 
 use tokenspeed_scheduler::{Error, Event, Handle, RequestSpec, Scheduler};
 
-use crate::engine::{Engine, Outcome};
+use crate::client::Outcome;
+use crate::engine::Engine;
 use crate::world::{R, World};
 
 fn result(id: &str, tokens: &[i32]) -> Event {
@@ -69,10 +70,8 @@ fn a_batch_with_one_bad_request_is_refused_whole() {
         (spec("x", 64, 0), "request_too_large"),
         (spec("x", 1, i64::MAX), "request_too_large"),
     ] {
-        for batch in [
-            vec![spec("good", 4, 1), bad.clone()],
-            vec![bad.clone(), spec("good", 4, 1)],
-        ] {
+        for batch in [vec![spec("good", 4, 1), bad.clone()], vec![bad.clone(), spec("good", 4, 1)]]
+        {
             let error = refuse(&mut engine.scheduler, |s| s.submit_requests(batch));
             assert_eq!(error.code(), code, "{error}");
         }
@@ -148,7 +147,10 @@ fn an_acknowledgement_of_the_other_kind_is_refused() {
 fn bad_arrays_are_refused_whole() {
     let mut engine = one_of_each();
     let handles = engine.plan.batch.handles.clone();
-    assert_eq!(engine.plan.batch.request_ids.iter().map(|id| &**id).collect::<Vec<_>>(), ["c", "b", "d"]);
+    assert_eq!(
+        engine.plan.batch.request_ids.iter().map(|id| &**id).collect::<Vec<_>>(),
+        ["c", "b", "d"]
+    );
     let cases: [(&[Handle], &[i32], &[i64], &str); 9] = [
         (&handles, &[1, 2], &[0, 1, 1], "bad_arrays"),
         (&handles, &[1, 2], &[0, 1, 1, 3], "bad_arrays"),
@@ -176,7 +178,10 @@ fn finishing_a_prefilling_request_is_refused() {
     let mut engine = one_of_each();
     let handles = engine.plan.batch.handles.clone();
     let error = refuse(&mut engine.scheduler, |s| s.finish(&handles));
-    assert!(matches!(&error, Error::UnexpectedEvent { request_id, .. } if request_id == "b"), "{error}");
+    assert!(
+        matches!(&error, Error::UnexpectedEvent { request_id, .. } if request_id == "b"),
+        "{error}"
+    );
     engine.play();
     assert!(engine.all_finished());
 }
@@ -197,9 +202,18 @@ fn events_for_gone_requests_are_ignored() {
     let before = snapshot(&engine.scheduler);
     for _ in 0..2 {
         engine
-            .advance(vec![result("d", &[1]), finish("d"), retract("d"), reserve("d", 3), finish("x")])
+            .advance(vec![
+                result("d", &[1]),
+                finish("d"),
+                retract("d"),
+                reserve("d", 3),
+                finish("x"),
+            ])
             .expect("what is gone is ignored");
-        engine.scheduler.advance_results(&[stale], &[1], &[0, 1]).expect("a stale handle is ignored");
+        engine
+            .scheduler
+            .advance_results(&[stale], &[1], &[0, 1])
+            .expect("a stale handle is ignored");
         engine.scheduler.finish(&[stale, Handle(u64::MAX)]).expect("a stale handle is ignored");
     }
     assert_eq!(snapshot(&engine.scheduler), before);

@@ -69,11 +69,7 @@ fn generated_output_comes_back_first() {
 #[test]
 fn the_oldest_retraction_comes_back_first_and_alone() {
     let mut engine = Engine::new(&World { P: 11, H: 32, ..World::default() });
-    engine.submit(&[
-        ("z", R(4, 20)),
-        ("b", R(7, 30).undeclared()),
-        ("a", R(11, 30).undeclared()),
-    ]);
+    engine.submit(&[("z", R(4, 20)), ("b", R(7, 30).undeclared()), ("a", R(11, 30).undeclared())]);
     let mut victims = Vec::new();
     while victims.len() < 2 {
         let round = engine.round();
@@ -95,7 +91,8 @@ fn the_headroom_grows_with_each_retraction() {
     engine.submit(&[("a", R(1024, 30).budget(9000))]);
     engine.rounds(3);
     assert_eq!(engine.table(0, "a").len(), (1024 + 4096) / 512);
-    let event = Event::UpdateReserveNumTokens { request_id: "a".into(), reserve_num_tokens: 12_000 };
+    let event =
+        Event::UpdateReserveNumTokens { request_id: "a".into(), reserve_num_tokens: 12_000 };
     engine.advance(vec![event]).expect("a decodes");
     assert_eq!(engine.round(), "P a[1024+3/1027]; R a");
     assert_eq!(engine.table(0, "a").len(), (1027_usize + 8192).div_ceil(512));
@@ -159,24 +156,26 @@ fn decodes_are_not_hostage_to_a_stalled_prompt() {
             let round = engine.round();
             let has_prompt = round.starts_with('P');
             decoded += usize::from(round.contains("D x"));
-            assert!(has_prompt || round.contains("D x") || engine.outcome("x").is_some(), "{round}");
+            assert!(
+                has_prompt || round.contains("D x") || engine.outcome("x").is_some(),
+                "{round}"
+            );
             assert!(engine.lives["x"].retracted_at.is_empty());
         }
-        assert_eq!(decoded, 14, "of sixteen tokens one is the prompt's sample, one was decoded before");
+        assert_eq!(
+            decoded, 14,
+            "of sixteen tokens one is the prompt's sample, one was decoded before"
+        );
         engine.play();
     }
 }
 
-/// §5: at most one readmission is in progress: A's does not start amid B's chunks. (The Host is too small
-/// for B's snapshot, so B is computed again.)
+/// §5: at most one readmission is in progress: B's does not start amid A's chunks. (The Host is too small
+/// for both snapshots, so A is computed again.)
 #[test]
 fn a_readmission_in_chunks_is_not_joined_by_another() {
     let mut engine = Engine::new(&World { P: 12, H: 3, C: 8, ..World::default() });
-    engine.submit(&[
-        ("z", R(4, 24)),
-        ("b", R(7, 30).undeclared()),
-        ("a", R(11, 30).undeclared()),
-    ]);
+    engine.submit(&[("z", R(4, 24)), ("b", R(7, 30).undeclared()), ("a", R(11, 30).undeclared())]);
     let mut victims = 0;
     while victims < 2 {
         engine.round();
@@ -184,7 +183,7 @@ fn a_readmission_in_chunks_is_not_joined_by_another() {
     }
     engine.abort("z");
     let rounds = engine.rounds(3);
-    assert_eq!(rounds[..2], ["P b[0+8/13]", "P b[8+5/13]"]);
-    assert!(rounds[2].starts_with("P a["), "{rounds:?}");
+    assert_eq!(rounds[..2], ["P a[0+8/13]", "P a[8+5/13]"]);
+    assert!(rounds[2].starts_with("P b["), "{rounds:?}");
     engine.play();
 }

@@ -18,13 +18,8 @@ fn it_fires_only_in_a_round_without_a_prompts_progress() {
     engine.submit(&[("x", R(6, 9).undeclared())]);
     engine.round();
     engine.submit(&[("a", R(20, 4))]);
-    let expected = [
-        "P a[0+5/20]; D x",
-        "P a[5+5/20]; D x",
-        "P a[10+6/20]",
-        "P a[16+4/20]",
-        "D a; R x",
-    ];
+    let expected =
+        ["P a[0+5/20]; D x", "P a[5+5/20]; D x", "P a[10+6/20]", "P a[16+4/20]", "D a; R x"];
     assert_eq!(engine.rounds(5), expected);
     engine.play();
 }
@@ -78,8 +73,7 @@ fn a_grant_that_may_not_join_the_batch_comes_a_round_later() {
 #[test]
 fn a_pinned_store_in_flight_defers_retraction() {
     let world = World { P: 6, H: 16, ..World::default() };
-    let mut engine =
-        world_of(world, &[("a", R(8, 12).undeclared()), ("b", R(8, 12).undeclared())]);
+    let mut engine = world_of(world, &[("a", R(8, 12).undeclared()), ("b", R(8, 12).undeclared())]);
     engine.holds_copies = (true, false);
     engine.rounds(5);
     assert_eq!(engine.rounds(3), ["-", "-", "-"]);
@@ -93,8 +87,7 @@ fn a_pinned_store_in_flight_defers_retraction() {
 #[test]
 fn a_load_in_flight_defers_retraction() {
     let world = World { P: 6, H: 16, ..World::default() };
-    let mut engine =
-        world_of(world, &[("a", R(8, 12).undeclared()), ("b", R(8, 9).undeclared())]);
+    let mut engine = world_of(world, &[("a", R(8, 12).undeclared()), ("b", R(8, 9).undeclared())]);
     engine.holds_copies = (false, true);
     while engine.plan.load_back.is_empty() {
         engine.round();
@@ -198,11 +191,8 @@ fn of_equal_blocks_the_decode_with_fewer_tokens_gives_way() {
 /// §2, victim choice: all else being equal, the oldest.
 #[test]
 fn of_equal_decodes_the_oldest_gives_way() {
-    let asked = [
-        ("a", R(8, 20).undeclared()),
-        ("b", R(8, 20).undeclared()),
-        ("c", R(8, 20).undeclared()),
-    ];
+    let asked =
+        [("a", R(8, 20).undeclared()), ("b", R(8, 20).undeclared()), ("c", R(8, 20).undeclared())];
     let mut engine = world_of(World { P: 9, ..World::default() }, &asked);
     assert_eq!(first_retraction(&mut engine), "D b c; R a");
 }

@@ -37,7 +37,8 @@ fn the_freed_blocks_go_to_a_stuck_decode_where_no_prompt_waits() {
 #[test]
 fn decodes_beyond_the_budget_get_their_turn() {
     let world = World { P: 32, C: 4, ..World::default() };
-    let asked: Vec<(String, u64, Asked)> = (0..6).map(|at| (format!("d{at}"), 0, R(3, 6))).collect();
+    let asked: Vec<(String, u64, Asked)> =
+        (0..6).map(|at| (format!("d{at}"), 0, R(3, 6))).collect();
     let asked: Vec<(&str, u64, Asked)> =
         asked.iter().map(|(id, at, asked)| (id.as_str(), *at, asked.clone())).collect();
     serve_both(&world, &asked);
@@ -70,11 +71,8 @@ fn a_prompt_is_not_readmitted_and_retracted_for_ever() {
 /// A newcomer that cannot fit beside an exempt request costs a victim at most once.
 #[test]
 fn nobody_is_retracted_in_vain_for_ever() {
-    let asked = [
-        ("e", 0, R(4, 12)),
-        ("s", 0, R(7, 10).undeclared()),
-        ("n", 1, R(24, 2).undeclared()),
-    ];
+    let asked =
+        [("e", 0, R(4, 12)), ("s", 0, R(7, 10).undeclared()), ("n", 1, R(24, 2).undeclared())];
     serve_both(&World::default(), &asked);
 }
 
@@ -151,7 +149,15 @@ fn a_windows_block_beside_a_covered_prompt() {
 /// Prompts complete in one round and hold every block; each needs one more to decode.
 #[test]
 fn states_that_need_a_block_at_their_first_decode() {
-    let world = World { P: 4, C: 4, page: 2, rows: 2, width: 3, groups: vec![state("s", 2)], ..World::default() };
+    let world = World {
+        P: 4,
+        C: 4,
+        page: 2,
+        rows: 2,
+        width: 3,
+        groups: vec![state("s", 2)],
+        ..World::default()
+    };
     let asked = [
         ("a", 0, R(1, 2).undeclared()),
         ("b", 0, R(2, 1).undeclared()),

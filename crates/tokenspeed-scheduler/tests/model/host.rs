@@ -1,7 +1,7 @@
 //! The Host tier (`cache.md` §8).
 
 use super::admission::First;
-use super::tier::{BlockId, Entry, Key, SlowTier};
+use super::tier::{BlockId, Entry, Key, Kind, SlowTier};
 use super::{By, Model, Progress, Shape};
 
 /// What keeps a store's sources (`scheduler.md` §2).
@@ -142,11 +142,11 @@ impl Model {
                 let entry = host.index.get_mut(&key).expect("a Host hit");
                 entry.epoch = epoch;
                 entry.acquired = true;
-                let entry = entry.clone();
-                host.own(group, entry.block);
+                let source = entry.block;
+                host.own(group, source);
                 let device = self.device.take(group).expect("it fits");
                 self.device.own(group, device);
-                orders.push(Order { key: key.clone(), device, host: entry.block });
+                orders.push(Order { key: key.clone(), device, host: source });
                 let holding = self.holdings.get_mut(&request).expect("claimed");
                 holding.tables[group].push(device);
                 if let Some(there) = self.device.index.get_mut(&key) {
@@ -157,8 +157,9 @@ impl Model {
                     self.device.own(group, canonical);
                     self.device.disown(group, device);
                 } else {
-                    // Made by this admission, and acquired by none yet.
-                    let entry = Entry { block: device, slot, acquired: false, ..entry };
+                    // A new entry of the Device's index: what the Host's was worth does not count.
+                    let kind = Kind::Chunk;
+                    let entry = Entry { block: device, epoch, slot, kind, acquired: false };
                     self.device.index.insert(key, entry);
                 }
             }

@@ -126,14 +126,12 @@ impl Model {
         self.device.index.iter().all(|(key, entry)| !self.device.is_owned(key.group, entry.block))
     }
 
-    /// Drops the Device's index, or nothing. The order is that of eviction, group by group.
+    /// Drops the Device's index, or nothing: group by group, by block id.
     pub fn clear_device(&mut self) -> bool {
         let can = self.can_clear();
         if can {
-            for group in 0..self.groups.len() {
-                for (_, block) in self.eviction_order().into_iter().filter(|b| b.0 == group) {
-                    self.device.evict(group, block);
-                }
+            for (group, block) in self.device.only_indexed() {
+                self.device.evict(group, block);
             }
         }
         can
@@ -148,10 +146,8 @@ impl Model {
             return false;
         }
         if let Some(host) = &mut self.host {
-            for group in 0..self.groups.len() {
-                for (_, block) in host.by_host_value().into_iter().filter(|b| b.0 == group) {
-                    host.evict(group, block);
-                }
+            for (group, block) in host.only_indexed() {
+                host.evict(group, block);
             }
         }
         true

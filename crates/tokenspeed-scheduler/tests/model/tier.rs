@@ -153,7 +153,7 @@ impl SlowTier {
         self.free_if_unowned(group, block);
     }
 
-    /// Blocks that only the index owns.
+    /// Blocks that only the index owns, by group and id.
     pub fn only_indexed(&self) -> Vec<(usize, BlockId)> {
         self.owners.iter().filter(|&(_, &owners)| owners == 0).map(|(&block, _)| block).collect()
     }
