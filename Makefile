@@ -5,6 +5,7 @@
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
+export PIP_QUIET := 1
 BIN := .venv/bin
 
 # A trace of requests played through the scheduler in virtual time.
@@ -39,7 +40,7 @@ build: .venv/ready
 
 .venv/ready: pyproject.toml scripts/toolchain
 	@python=$$(scripts/toolchain) && $$python -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip 'maturin>=1.9,<2'
+	$(BIN)/python -m pip install --upgrade pip 'maturin>=1.9,<2'
 	@touch $@
 
 clean:

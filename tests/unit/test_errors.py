@@ -181,10 +181,10 @@ def test_a_call_that_breaks_off_spoils_the_scheduler_and_not_the_process(
         lambda: submit(scheduler, "d", 4),
         lambda: tell(scheduler),
         lambda: scheduler.block_table("full"),
-        lambda: repr(scheduler),
     ):
         with pytest.raises(ts.InternalError, match="a former call broke off"):
             call()
+    assert repr(scheduler) == "<Scheduler: a call broke off midway>"
     other = Scheduler(config())
     submit(other, "a", 4)
     assert step(other).batch is not None

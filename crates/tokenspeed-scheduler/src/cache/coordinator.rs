@@ -125,8 +125,8 @@ impl Coordinator {
         })
     }
 
-    /// Parents that letting a request's blocks go would make available: those in which every pinned
-    /// block is the request's alone (`scheduler.md` §2, victim choice).
+    /// Parents that a request's blocks alone occupy, cached ones or not: what its retraction is sure to
+    /// make available (`scheduler.md` §2, victim choice).
     pub fn releasable_parents(&self, holdings: &Holdings) -> usize {
         let mut parents = 0;
         for (group, held) in holdings.groups.iter().enumerate() {
@@ -139,10 +139,9 @@ impl Coordinator {
                 parents += alone.count();
                 continue;
             }
-            let mut own: Vec<(u32, u32)> = alone.map(|o| (o.parent, o.pinned)).collect();
+            let mut own: Vec<(u32, u32)> = alone.map(|o| (o.parent, o.used)).collect();
             own.sort_unstable();
-            parents +=
-                own.chunk_by(|a, b| a.0 == b.0).filter(|c| c.len() == c[0].1 as usize).count();
+            parents += own.chunk_by(|a, b| a.0 == b.0).filter(|c| c.len() == c[0].1 as usize).count();
         }
         parents
     }

@@ -27,8 +27,8 @@ impl Round<'_> {
     pub(super) fn schedule_decode(&mut self, key: RequestKey) -> Outcome {
         let width = self.rules.decode_width;
         let request = &self.requests[key];
-        // A request just prefilled in this very round waits for the next one.
-        if self.awaits_result(key) || request.budget_is_spoken_for() {
+        let no_budget = self.build.budget_left() < width;
+        if no_budget || self.awaits_result(key) || request.budget_is_spoken_for() {
             return Outcome::NotNow;
         }
         let extent = request.decode_extent(width);

@@ -27,20 +27,20 @@ impl Round<'_> {
     }
 
     fn retract_and_grant(&mut self, blocker: RequestKey) {
-        let mut blocker_is_victim = false;
+        let mut victims = Vec::new();
         while let Some(victim) = self.choose_victim(Exemption::Holds) {
             // Retraction waits for the best victim rather than taking a worse one.
             if self.requests[victim].forwards_out > 0 {
                 return;
             }
             self.retract_or_end(victim);
-            blocker_is_victim |= victim == blocker;
+            victims.push(victim);
             if self.is_fruitless() && self.grant_to_stalled() {
                 return;
             }
-            let granted = match blocker_is_victim {
+            let granted = match victims.contains(&blocker) {
                 false => self.grant(blocker),
-                true => self.grant_to_waiting(blocker),
+                true => self.grant_to_waiting(&victims),
             };
             if granted != Outcome::NoCapacity {
                 return;
@@ -127,12 +127,12 @@ impl Round<'_> {
         }
     }
 
-    /// Grants to the first waiting prompt but the blocker, who has just given way itself: the blocks must
-    /// not go straight back to its own readmission.
-    fn grant_to_waiting(&mut self, blocker: RequestKey) -> Outcome {
+    /// Grants to the first waiting prompt that has not just given way itself: the blocks must not go
+    /// straight back to a victim's own readmission.
+    fn grant_to_waiting(&mut self, victims: &[RequestKey]) -> Outcome {
         let mut from = 0;
         while let Some(key) = self.requests.waiting_from(from) {
-            if key != blocker {
+            if !victims.contains(&key) {
                 return self.grant(key);
             }
             from = self.requests[key].submission + 1;

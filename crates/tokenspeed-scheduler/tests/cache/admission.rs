@@ -53,7 +53,10 @@ fn what_did_not_help_is_kept() {
     bench.admit_with(&mut neighbour, &[dense(4), dense(0)]).expect("room");
     let mut young = bench.guest(&tokens(3, 8));
     bench.admit_with(&mut young, &[dense(8), dense(0)]).expect("room");
-    assert_eq!((old.table(0), neighbour.table(0), young.table(0)), (&[1][..], &[2][..], &[3, 4][..]));
+    assert_eq!(
+        (old.table(0), neighbour.table(0), young.table(0)),
+        (&[1][..], &[2][..], &[3, 4][..])
+    );
     bench.finish(old);
     bench.finish(young);
     assert_eq!(bench.eviction_order(), [(0, 1), (0, 4), (0, 3)]);
@@ -106,6 +109,39 @@ fn equal_prefixes_converge_on_the_block_that_was_first() {
     assert_eq!((a.table(0), b.table(0)), (&[1, 2, 3][..], &[1, 2, 6][..]));
     assert_eq!(bench.cache.device().owners(0, 1), 2);
     assert_eq!(bench.cache.empty_parents(), 2);
+}
+
+/// Found beside the slow model: "its last access epoch" is the epoch of the last access, be it an older
+/// request's.
+#[test]
+fn the_last_access_sets_the_epoch() {
+    let mut bench = Bench::new(4, &[full(4, 1)], 8, 0);
+    let [mut old, mut other, mut young] = [1, 2, 1].map(|name| bench.guest(&tokens(name, 4)));
+    for guest in [&mut old, &mut other, &mut young] {
+        bench.admit_with(guest, &[dense(4)]).expect("room");
+    }
+    bench.finish(young);
+    bench.finish(other);
+    bench.publish(&mut old);
+    assert_eq!(old.table(0), [3], "converged on the young one's block");
+    bench.leave(old);
+    assert_eq!(bench.eviction_order(), [(0, 3), (0, 2)]);
+}
+
+#[test]
+fn a_cleared_device_hands_its_blocks_back_by_id() {
+    let mut bench = Bench::new(4, &[full(4, 1)], 4, 0);
+    let mut a = bench.guest(&tokens(1, 12));
+    bench.admit(&mut a).expect("room");
+    bench.publish(&mut a);
+    assert!(!bench.cache.clear_device(), "a request holds what is cached");
+    assert_eq!(bench.cached(0), [1, 2, 3]);
+    bench.leave(a);
+    assert!(bench.cache.clear_device());
+    assert_eq!(bench.cached(0), [0u32; 0]);
+    let mut b = bench.guest(&tokens(2, 16));
+    bench.admit(&mut b).expect("room");
+    assert_eq!(b.table(0), [4, 1, 2, 3]);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use tokenspeed_scheduler::cache::admission::{FirstAdmission, NoCapacity};
 use tokenspeed_scheduler::cache::holdings::Computed;
-use tokenspeed_scheduler::cache::{Coordinator, Demand, Hit, Holdings, Progress, StoreGuard};
+use tokenspeed_scheduler::cache::{
+    Coordinator, CopyOp, Demand, Hit, Holdings, Progress, StoreGuard,
+};
 use tokenspeed_scheduler::config::{
     CacheGroupConfig, CacheGroupFamily, CacheRetention, GroupKind, SchedulerConfig,
 };
@@ -31,11 +33,7 @@ pub fn sliding(g: i64, k: i64, window: i64) -> CacheGroupConfig {
 
 /// A state group.
 pub fn state(g: i64, k: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "state".into(),
-        family: CacheGroupFamily::State,
-        ..full(g, k)
-    }
+    CacheGroupConfig { group_id: "state".into(), family: CacheGroupFamily::State, ..full(g, k) }
 }
 
 /// One request.
@@ -72,7 +70,12 @@ impl Bench {
             cache_groups: groups.to_vec(),
             ..SchedulerConfig::default()
         };
-        Bench { cache: Coordinator::new(&config), p, rows: 0, fresh: vec![Vec::new(); groups.len()] }
+        Bench {
+            cache: Coordinator::new(&config),
+            p,
+            rows: 0,
+            fresh: vec![Vec::new(); groups.len()],
+        }
     }
 
     /// A request of `tokens` that holds nothing yet.
@@ -146,12 +149,17 @@ impl Bench {
         self.step(guest, &demands).expect("nothing is asked for");
     }
 
-    /// Publishes and stores what is cached of it, and lets it go; the store is acknowledged.
-    pub fn finish(&mut self, mut guest: Guest) {
+    /// Publishes and stores what is cached of it, as at its end.
+    pub fn flush(&mut self, guest: &mut Guest) -> CopyOp {
         let progress = progress(&guest.pages, guest.computed, guest.prompt, self.p);
         self.cache.flush(&mut guest.holdings, progress);
         self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
-        let (stores, _) = self.cache.take_copies();
+        self.cache.take_copies().0
+    }
+
+    /// Ends it; its store is acknowledged at once.
+    pub fn finish(&mut self, mut guest: Guest) {
+        let stores = self.flush(&mut guest);
         stores.op_ids.iter().for_each(|&op| self.cache.complete_transfer(op));
         self.leave(guest);
     }

@@ -1,5 +1,6 @@
 //! The Host tier (`cache.md` §8).
 
+use tokenspeed_scheduler::cache::tier::BoundaryKind;
 use tokenspeed_scheduler::cache::{Demand, StoreGuard};
 
 use crate::bench::{Bench, full, sliding, state, tokens};
@@ -37,6 +38,54 @@ fn a_load_converges_on_what_the_device_has() {
     let empty = bench.cache.empty_parents();
     bench.cache.complete_transfer(load.op_ids[0]);
     assert_eq!(bench.cache.empty_parents(), empty + 2, "the copies are let go");
+}
+
+/// Found beside the slow model: the Device's entry of a loaded block is a new one. The Host's was an
+/// endpoint; this one is probationary, and goes before the endpoint of its own request.
+#[test]
+fn a_loaded_block_is_probationary() {
+    let mut bench = Bench::new(4, &[sliding(4, 1, 5)], 8, 8);
+    let mut a = bench.guest(&tokens(1, 8));
+    bench.admit(&mut a).expect("room");
+    bench.finish(a);
+    assert!(bench.cache.clear_device());
+    let mut b = bench.guest(&tokens(1, 12));
+    let hit = bench.admit(&mut b).expect("room");
+    assert_eq!((hit.device_pages, hit.total_pages), (0, 2));
+    let (_, load) = bench.cache.take_copies();
+    bench.cache.complete_transfer(load.op_ids[0]);
+    let (loaded, fresh) = (b.table(0)[1], b.table(0)[2]);
+    assert_eq!(load.dst_pages, [[loaded as i32]]);
+    let facts = bench.cache.device().facts(0, loaded);
+    assert_eq!((facts.kind, facts.acquired), (BoundaryKind::Chunk, false));
+    bench.finish(b);
+    assert_eq!(bench.eviction_order(), [(0, loaded), (0, fresh)]);
+}
+
+/// Found by the slow model: blocks of two groups that one admission loaded are of equal value, and
+/// the parent of the first group is taken, be it the later parent.
+#[test]
+fn parents_of_equal_value_go_by_group() {
+    let groups = [full(2, 3), sliding(2, 3, 8), state(2, 1)];
+    let mut bench = Bench::new(2, &groups, 19, 5);
+    let mut a = bench.guest(&tokens(1, 7));
+    bench.admit(&mut a).expect("room");
+    bench.finish(a);
+    let mut b = bench.guest(&tokens(1, 7));
+    assert!(bench.cache.clear_device());
+    assert_eq!(bench.admit(&mut b).expect("room").total_pages, 3);
+    let (_, load) = bench.cache.take_copies();
+    assert_eq!(load.src_pages, [[4, 5, 6, 1, 2, 3, 3]], "parents 2 and 1, and 3");
+    bench.cache.complete_transfer(load.op_ids[0]);
+    let mut c = bench.guest(&tokens(2, 2));
+    bench.admit(&mut c).expect("room");
+    bench.publish(&mut c);
+    bench.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
+    let (store, _) = bench.cache.take_copies();
+    assert_eq!(store.dst_pages, [[10, 13, 3]], "the state's own least");
+    // That one is gone from the Host, and is stored again: nothing of its group is unpinned now.
+    let store = bench.flush(&mut b);
+    assert_eq!((&store.group_ids, &store.dst_pages), (&vec![vec![2]], &vec![vec![2]]));
 }
 
 #[test]

@@ -20,7 +20,8 @@ struct Shelf {
 impl Shelf {
     /// For a prompt of so many pages of `p` tokens.
     fn new(p: i64, groups: &[CacheGroupConfig], prompt_pages: i32) -> Shelf {
-        let geometries: Vec<Geometry> = groups.iter().map(|group| Geometry::new(group, p)).collect();
+        let geometries: Vec<Geometry> =
+            groups.iter().map(|group| Geometry::new(group, p)).collect();
         let mut pages = PrefixPages::default();
         let hashes = ContentHash::pages_of(&tokens(1, prompt_pages * p as i32), p as usize);
         Shelf {
@@ -153,10 +154,8 @@ fn a_state_group_needs_one_block() {
 #[test]
 fn groups_converge_and_what_the_closed_ones_cover_is_the_promotion_boundary() {
     let groups = [sliding(4, 1, 5), full(4, 1), state(4, 1)];
-    let shelf = Shelf::new(4, &groups, 5)
-        .on_device(0, "00110")
-        .on_device(1, "11110")
-        .on_device(2, "01010");
+    let shelf =
+        Shelf::new(4, &groups, 5).on_device(0, "00110").on_device(1, "11110").on_device(2, "01010");
     // The full group covers 4; the window resumes at 4 and 3, the state at 4 and 2.
     assert_eq!(shelf.lengths(), (4, 4));
     assert_eq!(shelf.hit().promotion_boundary_pages, None);
@@ -169,9 +168,8 @@ fn groups_converge_and_what_the_closed_ones_cover_is_the_promotion_boundary() {
 
 #[test]
 fn without_a_closed_group_nothing_is_promoted() {
-    let shelf = Shelf::new(4, &[sliding(4, 1, 5), state(4, 1)], 3)
-        .on_device(0, "111")
-        .on_device(1, "010");
+    let shelf =
+        Shelf::new(4, &[sliding(4, 1, 5), state(4, 1)], 3).on_device(0, "111").on_device(1, "010");
     assert_eq!(shelf.lengths(), (2, 2));
     assert_eq!(shelf.hit().promotion_boundary_pages, None);
 }

@@ -47,10 +47,10 @@ fn digest() -> u64 {
     let mut engine = Engine::new(&world);
     let (mut digest, mut events) = (0, 0);
     for at in 0.. {
-        if mix(at, 1) % 3 == 0 {
+        if mix(at, 1).is_multiple_of(3) {
             let (prompt, output) = (1 + mix(at, 2) % 30, 1 + mix(at, 3) % 24);
             let asked = R(prompt as i64, output as i64).sharing(mix(at, 4) % 4, prompt as i64 / 2);
-            let asked = if mix(at, 5) % 2 == 0 { asked } else { asked.undeclared() };
+            let asked = if mix(at, 5).is_multiple_of(2) { asked } else { asked.undeclared() };
             engine.submit(&[(&format!("r{at}"), asked)]);
             events += 1;
         }

@@ -42,7 +42,7 @@ fn scenario_23_pins_return_to_zero() {
         let asked = R(prompt as i64, 3).sharing(mix(at, 3) % 6, shared as i64);
         engine.ack_after = mix(at, 4) % 4;
         engine.submit(&[(&id, asked)]);
-        if mix(at, 5) % 3 == 0 {
+        if mix(at, 5).is_multiple_of(3) {
             engine.rounds((mix(at, 6) % 5) as usize);
             if engine.outcome(&id).is_none() {
                 engine.abort(&id);

@@ -143,6 +143,9 @@ fn an_acknowledgement_of_the_other_kind_is_refused() {
     engine.settle();
 }
 
+/// Handles, tokens, offsets, and the error that they earn.
+type Arrays<'a> = (&'a [Handle], &'a [i32], &'a [i64], &'a str);
+
 #[test]
 fn bad_arrays_are_refused_whole() {
     let mut engine = one_of_each();
@@ -151,7 +154,7 @@ fn bad_arrays_are_refused_whole() {
         engine.plan.batch.request_ids.iter().map(|id| &**id).collect::<Vec<_>>(),
         ["c", "b", "d"]
     );
-    let cases: [(&[Handle], &[i32], &[i64], &str); 9] = [
+    let cases: [Arrays<'_>; 9] = [
         (&handles, &[1, 2], &[0, 1, 1], "bad_arrays"),
         (&handles, &[1, 2], &[0, 1, 1, 3], "bad_arrays"),
         (&handles, &[1, 2], &[1, 1, 1, 2], "bad_arrays"),

@@ -101,7 +101,11 @@ impl Model {
             self.epoch += 1;
             self.settle(request, first, &loads);
         }
-        Some((0..groups).map(|group| self.append(request, group, needs[group], &growth[group])).collect())
+        Some(
+            (0..groups)
+                .map(|group| self.append(request, group, needs[group], &growth[group]))
+                .collect(),
+        )
     }
 
     /// Takes the Device hits, so that nothing gives them up: "blocks that this probe hit are protected".
@@ -144,7 +148,12 @@ impl Model {
 
     /// Cached blocks that only the index owns, and the request's own expired ones that nobody else
     /// holds, given up in order until the need is met, then taken back newest first while it still is.
-    fn least_eviction(&self, request: usize, blocks: &[u32], computed: i64) -> Option<Vec<Candidate>> {
+    fn least_eviction(
+        &self,
+        request: usize,
+        blocks: &[u32],
+        computed: i64,
+    ) -> Option<Vec<Candidate>> {
         if self.fits(blocks, &[]) {
             return Some(Vec::new());
         }
@@ -153,7 +162,8 @@ impl Model {
             let expired = self.expired_slots(group, computed);
             let own = self.holdings[&request].tables[group].iter().take(expired);
             candidates.extend(
-                own.filter(|&&b| b != 0 && self.device.owners[&(group, b)] == 1).map(|&b| (group, b)),
+                own.filter(|&&b| b != 0 && self.device.owners[&(group, b)] == 1)
+                    .map(|&b| (group, b)),
             );
         }
         candidates.sort_by_cached_key(|&(group, block)| self.eviction_value(group, block));
@@ -187,7 +197,8 @@ impl Model {
     /// §7 reads as if probationary boundaries of any epoch went first. The published wheel was seen
     /// to give up an established boundary of an older epoch before them.
     fn eviction_value(&self, group: usize, block: BlockId) -> (u64, u8, i64, usize, u32, u32) {
-        let (parent, place) = (self.device.parent_of(group, block), self.device.slot_of(group, block));
+        let (parent, place) =
+            (self.device.parent_of(group, block), self.device.slot_of(group, block));
         let closed = self.groups[group].shape == Shape::Full;
         let (epoch, class, slot) = match self.device.entry_of(group, block) {
             None => (0, 0, 0),
@@ -224,7 +235,13 @@ impl Model {
     }
 
     /// Appends the holes and fresh blocks of a demand.
-    fn append(&mut self, request: usize, group: usize, need: Need, growth: &[bool]) -> Vec<BlockId> {
+    fn append(
+        &mut self,
+        request: usize,
+        group: usize,
+        need: Need,
+        growth: &[bool],
+    ) -> Vec<BlockId> {
         let mut fresh = Vec::new();
         for &filled in growth {
             let block = if filled { self.device.take(group).expect("it fits") } else { 0 };
@@ -234,7 +251,9 @@ impl Model {
         let g = self.groups[group].g;
         let holding = self.holdings.get_mut(&request).expect("live");
         holding.available[group] = match need {
-            Need::Dense { tokens, .. } => holding.available[group] + growth.len() as i64 * g - tokens,
+            Need::Dense { tokens, .. } => {
+                holding.available[group] + growth.len() as i64 * g - tokens
+            }
             Need::Sparse { extent, .. } => holding.tables[group].len() as i64 * g - extent,
         };
         fresh

@@ -99,8 +99,9 @@ impl Model {
         };
         let mut found: Vec<Option<BlockId>> = keys.iter().map(|key| host.take(key.group)).collect();
         for group in 0..self.groups.len() {
-            let open: Vec<usize> =
-                (0..keys.len()).filter(|&at| keys[at].group == group && found[at].is_none()).collect();
+            let open: Vec<usize> = (0..keys.len())
+                .filter(|&at| keys[at].group == group && found[at].is_none())
+                .collect();
             let least = host.by_host_value().into_iter().filter(|block| block.0 == group);
             for (_, block) in least.take(open.len()).collect::<Vec<_>>() {
                 host.evict(group, block);
@@ -109,7 +110,9 @@ impl Model {
                 found[at] = host.take(group);
             }
         }
-        for (at, key) in keys.iter().enumerate().filter(|(at, _)| found[*at].is_none()).collect::<Vec<_>>() {
+        for (at, key) in
+            keys.iter().enumerate().filter(|(at, _)| found[*at].is_none()).collect::<Vec<_>>()
+        {
             found[at] = host.take(key.group).or_else(|| {
                 let parent = least_valuable_parent(host, key.group)?;
                 for (bound, block) in host.used_in(parent).collect::<Vec<_>>() {

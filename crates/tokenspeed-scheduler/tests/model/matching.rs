@@ -23,7 +23,10 @@ impl Model {
                 .all(|group| self.resumes(tier, group, tokens, from, boundary))
         };
         let longest = |tier: &SlowTier, from: usize, closed_only: bool| {
-            (from..=bound).rev().find(|&boundary| all(tier, from, boundary, closed_only)).unwrap_or(from)
+            (from..=bound)
+                .rev()
+                .find(|&boundary| all(tier, from, boundary, closed_only))
+                .unwrap_or(from)
         };
         let device = longest(&self.device, 0, false);
         let mut cover = longest(&self.device, 0, true);
@@ -37,10 +40,18 @@ impl Model {
     }
 
     /// Whether a group can resume at `boundary` (in pages), all below `from` being present.
-    fn resumes(&self, tier: &SlowTier, group: usize, tokens: &[i32], from: usize, boundary: usize) -> bool {
+    fn resumes(
+        &self,
+        tier: &SlowTier,
+        group: usize,
+        tokens: &[i32],
+        from: usize,
+        boundary: usize,
+    ) -> bool {
         let per_page = self.per_page(group);
         let first = self.run_start(group, boundary).max(from * per_page);
-        (first..boundary * per_page).all(|slot| tier.index.contains_key(&self.key(group, tokens, slot)))
+        (first..boundary * per_page)
+            .all(|slot| tier.index.contains_key(&self.key(group, tokens, slot)))
     }
 
     /// First slot of what a resume at `boundary` needs: everything in a full group, else the

@@ -104,11 +104,7 @@ impl Model {
     /// The key of the block in a slot of a request with these tokens; the slot's page is complete.
     pub fn key(&self, group: usize, tokens: &[i32], slot: usize) -> Key {
         let page_end = (slot / self.per_page(group) + 1) * self.p as usize;
-        Key {
-            group,
-            prefix: tokens[..page_end].to_vec(),
-            ordinal: slot % self.per_page(group),
-        }
+        Key { group, prefix: tokens[..page_end].to_vec(), ordinal: slot % self.per_page(group) }
     }
 
     /// Lets everything of a request go: "a table is released from its last slot to its first" (§2).
@@ -157,7 +153,9 @@ impl Model {
     pub fn available_parents(&self) -> usize {
         let device = &self.device;
         (1..=device.parents)
-            .filter(|&parent| device.used_in(parent).all(|(group, block)| !device.is_owned(group, block)))
+            .filter(|&parent| {
+                device.used_in(parent).all(|(group, block)| !device.is_owned(group, block))
+            })
             .count()
     }
 

@@ -65,7 +65,8 @@ impl SlowTier {
 
     /// The blocks in use in a parent.
     pub fn used_in(&self, parent: u32) -> impl Iterator<Item = (usize, BlockId)> + '_ {
-        let in_parent = move |&(group, block): &(usize, BlockId)| self.parent_of(group, block) == parent;
+        let in_parent =
+            move |&(group, block): &(usize, BlockId)| self.parent_of(group, block) == parent;
         self.owners.keys().copied().filter(in_parent)
     }
 
@@ -158,11 +159,12 @@ impl SlowTier {
         self.owners.iter().filter(|&(_, &owners)| owners == 0).map(|(&block, _)| block).collect()
     }
 
-    /// "Never acquired before acquired, then oldest epoch, then parent, slot" (§8).
-    pub fn host_value(&self, group: usize, block: BlockId) -> (bool, u64, u32, u32) {
+    /// "Never acquired before acquired, then oldest epoch, then parent, slot" (§8); where parents of
+    /// several groups tie, by group first, as the published wheel was seen to do.
+    pub fn host_value(&self, group: usize, block: BlockId) -> (bool, u64, usize, u32, u32) {
         let entry = self.entry_of(group, block).expect("a cached block");
         let (parent, slot) = (self.parent_of(group, block), self.slot_of(group, block));
-        (entry.acquired, entry.epoch, parent, slot)
+        (entry.acquired, entry.epoch, group, parent, slot)
     }
 
     /// Unpinned cached blocks, least valuable first.

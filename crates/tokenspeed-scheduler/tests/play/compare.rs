@@ -6,8 +6,8 @@ use tokenspeed_scheduler::cache::tier::{BlockKey, BoundaryKind, Tier};
 use tokenspeed_scheduler::cache::{CopyOp, Hit};
 
 use super::Play;
-use crate::model::{Found, Guard, Key, Kind, SlowTier};
 use crate::model::host::Copy;
+use crate::model::{Found, Guard, Key, Kind, SlowTier};
 
 impl Play {
     /// Everything that can be seen of the two.
@@ -60,16 +60,20 @@ impl Play {
         let groups = 0..self.model.groups.len();
         let mut device: Vec<_> = groups
             .clone()
-            .flat_map(|group| self.core.device().in_order(group).map(move |(rank, b)| (rank, group, b)))
+            .flat_map(|group| {
+                self.core.device().in_order(group).map(move |(rank, b)| (rank, group, b))
+            })
             .collect();
         device.sort();
-        let device: Vec<(usize, u32)> = device.into_iter().map(|(_, group, b)| (group, b)).collect();
+        let device: Vec<(usize, u32)> =
+            device.into_iter().map(|(_, group, b)| (group, b)).collect();
         assert_eq!(device, self.model.eviction_order(), "{when}: Device eviction order");
         if let (Some(core), Some(model)) = (self.core.host(), &self.model.host) {
             for group in groups {
                 let core: Vec<u32> = core.in_order(group).map(|(_, block)| block).collect();
                 let of_group = |b: (usize, u32)| (b.0 == group).then_some(b.1);
-                let model: Vec<u32> = model.by_host_value().into_iter().filter_map(of_group).collect();
+                let model: Vec<u32> =
+                    model.by_host_value().into_iter().filter_map(of_group).collect();
                 assert_eq!(core, model, "{when}: Host order of group {group}");
             }
         }
@@ -111,7 +115,11 @@ impl Play {
 
     fn compare_gauges(&self, when: &str) {
         let (core, model) = (&self.core, &self.model);
-        assert_eq!(core.available_parents(), model.available_parents(), "{when}: available parents");
+        assert_eq!(
+            core.available_parents(),
+            model.available_parents(),
+            "{when}: available parents"
+        );
         assert_eq!(core.empty_parents(), model.device.queue.len(), "{when}: empty parents");
         assert_eq!(core.held_parents(), model.held_parents(), "{when}: held parents");
         assert_eq!(core.can_clear(), model.can_clear(), "{when}: can_clear");

@@ -100,7 +100,9 @@ impl Play {
                     }
                 }
             }
-            Op::Step { who, size, reserve } => self.at(who, |play, id| play.step(id, size, reserve)),
+            Op::Step { who, size, reserve } => {
+                self.at(who, |play, id| play.step(id, size, reserve))
+            }
             Op::Finish { who } => self.at(who, |play, id| {
                 if play.lives[&id].phase != Phase::Prefilling {
                     play.flush(id, StoreGuard::PinnedUntilAck, Guard::PinnedUntilAck);
@@ -140,7 +142,14 @@ impl Play {
         }
     }
 
-    fn first_chunk(&mut self, family: usize, tokens: i64, chunk: i64, reserve: i64, probe: bool) -> bool {
+    fn first_chunk(
+        &mut self,
+        family: usize,
+        tokens: i64,
+        chunk: i64,
+        reserve: i64,
+        probe: bool,
+    ) -> bool {
         let held = |row: &i32| self.lives.values().any(|life| life.holdings.row == *row);
         let Some(row) = (1..=self.rows).find(|row| !held(row)) else {
             return false;
@@ -280,9 +289,9 @@ impl Play {
             by: core_by,
         };
         let core_first = first.map(|(hit, _, row)| FirstAdmission { hit, pages: &life.pages, row });
-        let core = self.core.admit(&mut life.holdings, core_first, &demands, core_progress, &mut fresh);
-        let progress =
-            model::Progress { tokens: &life.tokens, computed, prompt: life.prompt, by };
+        let core =
+            self.core.admit(&mut life.holdings, core_first, &demands, core_progress, &mut fresh);
+        let progress = model::Progress { tokens: &life.tokens, computed, prompt: life.prompt, by };
         let model_first = first.map(|(_, found, _)| First { found, tokens: &life.tokens });
         let before = self.model.in_flight.keys().next_back().copied();
         let granted = self.model.admit(id, model_first, needs, &progress);
@@ -292,7 +301,8 @@ impl Play {
                 fresh.iter().map(|f| f.iter().map(|&b| b as u32).collect()).collect();
             assert_eq!(&fresh, granted, "fresh blocks");
         }
-        let loading = self.model.in_flight.keys().next_back().copied().filter(|op| Some(*op) != before);
+        let loading =
+            self.model.in_flight.keys().next_back().copied().filter(|op| Some(*op) != before);
         self.compare_copies(None, loading);
         granted.is_some()
     }

@@ -25,18 +25,39 @@ pub struct World {
 #[derive(Debug, Clone)]
 pub enum Op {
     /// A new request's first chunk; without `probe` nothing is matched.
-    Admit { family: usize, tokens: i64, chunk: i64, reserve: i64, probe: bool },
+    Admit {
+        family: usize,
+        tokens: i64,
+        chunk: i64,
+        reserve: i64,
+        probe: bool,
+    },
     /// The first chunk of the request that was retracted first.
-    Readmit { chunk: i64, reserve: i64 },
+    Readmit {
+        chunk: i64,
+        reserve: i64,
+    },
     /// A next chunk, or a decode step.
-    Step { who: usize, size: i64, reserve: i64 },
-    Finish { who: usize },
-    Retract { who: usize },
-    Abort { who: usize },
+    Step {
+        who: usize,
+        size: i64,
+        reserve: i64,
+    },
+    Finish {
+        who: usize,
+    },
+    Retract {
+        who: usize,
+    },
+    Abort {
+        who: usize,
+    },
     /// What was published is stored.
     EndPlan,
     /// Of a copy in flight, or of none.
-    Acknowledge { which: usize },
+    Acknowledge {
+        which: usize,
+    },
     ClearDevice,
     ClearAll,
 }
@@ -54,7 +75,12 @@ impl World {
             num_host_pages: i64::from(self.host) + 1,
             max_scheduled_tokens: 1024,
             max_batch_size: 6,
-            cache_groups: self.groups.iter().enumerate().map(|(at, group)| self.group(at, group)).collect(),
+            cache_groups: self
+                .groups
+                .iter()
+                .enumerate()
+                .map(|(at, group)| self.group(at, group))
+                .collect(),
             ..SchedulerConfig::default()
         }
     }
