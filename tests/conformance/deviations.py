@@ -62,7 +62,19 @@ def _refuses_what_never_runs(d: Divergence) -> bool:
     return slides and bool(refused) and all(x.theirs is None for x in refused)
 
 
+def _exceeds_the_budget(d: Divergence) -> bool:
+    """Their plan has more input than a round may take."""
+    return d.theirs is not None and sum(d.theirs.batch.input_lengths) > d.world.token_budget
+
+
 DEVIATIONS: tuple[Deviation, ...] = (
+    Deviation(
+        "a round beyond its token budget",
+        "scheduler.md §1 (max_scheduled_tokens), api.md",
+        "the reference grants a blocked decode its blocks, and a place in the batch, when less of the"
+        " round's budget is left than the step is wide",
+        _exceeds_the_budget,
+    ),
     Deviation(
         "the bound counts a chunk that starts inside a block",
         "scheduler.md §1.4",

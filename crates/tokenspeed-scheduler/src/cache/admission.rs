@@ -7,6 +7,7 @@ use super::holdings::{Holdings, Progress};
 use super::ledger::{Ledger, Obstacle};
 use super::matcher::Hit;
 use super::tier::Rank;
+use super::transfer::BlockCopy;
 use crate::identity::PageId;
 
 /// The pool cannot hold what an admission asks for now.
@@ -71,9 +72,16 @@ impl Coordinator {
             }
         }
         if let (Some(first), Some(claimed)) = (first, claimed) {
-            self.settle_hit(holdings, first, &claimed);
+            self.settle_claims(holdings, first, &claimed);
         }
-        self.grow(holdings, demands, &growth, fresh);
+        let mut load = Vec::new();
+        for group in 0..growth.len() {
+            if let Some(first) = first {
+                self.append_loads(holdings, group, first, &mut load);
+            }
+            self.grow(holdings, group, demands[group], growth[group], &mut fresh[group]);
+        }
+        self.finish_load(load);
         Ok(())
     }
 
@@ -199,8 +207,8 @@ impl Coordinator {
         }
     }
 
-    /// Puts a hit into the tables: holes, the claimed blocks, then destinations of loads.
-    fn settle_hit(
+    /// Opens the holdings with what the hit claimed on the Device, holes below it.
+    fn settle_claims(
         &mut self,
         holdings: &mut Holdings,
         first: FirstAdmission<'_>,
@@ -210,11 +218,11 @@ impl Coordinator {
         holdings.epoch = self.next_epoch();
         holdings.published_pages = first.hit.total_pages;
         holdings.promotion_boundary = first.hit.promotion_boundary_pages.map(|p| self.tokens_of(p));
-        let mut load = Vec::new();
         for (group, span) in first.hit.groups.iter().enumerate() {
             let mut cells = self.persistent.row(group, first.row);
             let held = &mut holdings.groups[group];
             debug_assert!(held.table.is_empty(), "a first admission finds empty tables");
+            held.demanded_tokens = first.hit.total_pages as i64 * self.granularity;
             for _ in 0..span.device.start {
                 held.table.push(&mut cells, HOLE);
             }
@@ -225,41 +233,48 @@ impl Coordinator {
                 });
                 held.table.push(&mut cells, block);
             }
-            held.demanded_tokens = first.hit.total_pages as i64 * self.granularity;
         }
-        for (group, span) in first.hit.groups.iter().enumerate() {
-            let mut cells = self.persistent.row(group, first.row);
-            for _ in span.device.end..span.host.start {
-                holdings.groups[group].table.push(&mut cells, HOLE);
-            }
-            for slot in span.host.clone() {
-                let block = self.load_slot(group, slot, first.pages, holdings.epoch, &mut load);
-                let mut cells = self.persistent.row(group, first.row);
-                holdings.groups[group].table.push(&mut cells, block);
-            }
-        }
-        self.finish_load(load);
     }
 
+    /// Appends the destinations of a group's loads, holes below them.
+    fn append_loads(
+        &mut self,
+        holdings: &mut Holdings,
+        group: GroupIndex,
+        first: FirstAdmission<'_>,
+        load: &mut Vec<BlockCopy>,
+    ) {
+        let span = &first.hit.groups[group];
+        let mut cells = self.persistent.row(group, first.row);
+        for _ in span.device.end..span.host.start {
+            holdings.groups[group].table.push(&mut cells, HOLE);
+        }
+        for slot in span.host.clone() {
+            let block = self.load_slot(group, slot, first.pages, holdings.epoch, load);
+            let mut cells = self.persistent.row(group, first.row);
+            holdings.groups[group].table.push(&mut cells, block);
+        }
+    }
+
+    /// Appends the fresh blocks of a group's demand, holes below them.
     fn grow(
         &mut self,
         holdings: &mut Holdings,
-        demands: &[Demand],
-        growth: &[Growth],
-        fresh: &mut [Vec<i32>],
+        group: GroupIndex,
+        demand: Demand,
+        growth: Growth,
+        fresh: &mut Vec<i32>,
     ) {
-        for (group, (demand, growth)) in demands.iter().zip(growth).enumerate() {
-            let held = &mut holdings.groups[group];
-            let mut cells = self.persistent.row(group, holdings.row);
-            for _ in 0..growth.holes {
-                held.table.push(&mut cells, HOLE);
-            }
-            for _ in 0..growth.blocks {
-                let block = self.device.acquire(group).expect("admission has made room");
-                held.table.push(&mut cells, block);
-                fresh[group].push(block as i32);
-            }
-            held.demanded_tokens = demand.demanded_after(held.demanded_tokens);
+        let held = &mut holdings.groups[group];
+        let mut cells = self.persistent.row(group, holdings.row);
+        for _ in 0..growth.holes {
+            held.table.push(&mut cells, HOLE);
         }
+        for _ in 0..growth.blocks {
+            let block = self.device.acquire(group).expect("admission has made room");
+            held.table.push(&mut cells, block);
+            fresh.push(block as i32);
+        }
+        held.demanded_tokens = demand.demanded_after(held.demanded_tokens);
     }
 }

@@ -141,7 +141,8 @@ impl Coordinator {
             }
             let mut own: Vec<(u32, u32)> = alone.map(|o| (o.parent, o.used)).collect();
             own.sort_unstable();
-            parents += own.chunk_by(|a, b| a.0 == b.0).filter(|c| c.len() == c[0].1 as usize).count();
+            parents +=
+                own.chunk_by(|a, b| a.0 == b.0).filter(|c| c.len() == c[0].1 as usize).count();
         }
         parents
     }

@@ -162,7 +162,12 @@ impl Coordinator {
             facts.epoch = epoch;
             facts.acquired = true;
         });
-        let facts = EntryFacts { slot: slot as u32, acquired: false, kind: Default::default(), ..tier.facts(group, host) };
+        let facts = EntryFacts {
+            slot: slot as u32,
+            acquired: false,
+            kind: Default::default(),
+            ..tier.facts(group, host)
+        };
         let device = self.device.acquire(group).expect("admission has made room");
         self.device.pin(group, device);
         self.pages.retain(page);

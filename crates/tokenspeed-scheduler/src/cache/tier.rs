@@ -235,7 +235,10 @@ impl Tier {
         change: impl FnOnce(&mut EntryFacts),
     ) {
         let state = &mut self.groups[group].blocks[block as usize];
-        debug_assert!(state.holders + state.pins > 0 && state.key.is_some(), "an unpinned block has a rank");
+        debug_assert!(
+            state.holders + state.pins > 0 && state.key.is_some(),
+            "an unpinned block has a rank"
+        );
         change(&mut state.facts);
     }
 

@@ -49,7 +49,7 @@ impl Round<'_> {
                 Outcome::Incomplete => return Line::Held,
                 Outcome::NoCapacity => {
                     self.blocked(key);
-                    line = Line::SealedToNewcomers;
+                    return Line::Held;
                 }
                 Outcome::NotNow => line = Line::SealedToNewcomers,
             }
@@ -87,6 +87,6 @@ enum Line {
     Free,
     /// Someone waits who comes first: prompts under way go on, new ones do not start.
     SealedToNewcomers,
-    /// An incomplete prompt was scheduled, or the budget is spent.
+    /// An incomplete prompt was scheduled, or lacks blocks, or the budget is spent.
     Held,
 }

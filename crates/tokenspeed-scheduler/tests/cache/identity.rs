@@ -35,6 +35,8 @@ fn the_first_page_has_an_empty_prior() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn every_page_covers_the_one_before(
         tokens in prop::collection::vec(any::<i32>(), 0..700),

@@ -171,10 +171,17 @@ impl Model {
         held.len()
     }
 
-    /// How many more parents would be available if the request let everything go.
+    /// Parents that the request's blocks alone occupy, and that nobody else owns a block of: what its
+    /// retraction is sure to free (`scheduler.md` §2, "newly releasable").
     pub fn releasable_parents(&self, request: usize) -> usize {
-        let mut without = self.clone();
-        without.release(request);
-        without.available_parents() - self.available_parents()
+        let tables = &self.holdings[&request].tables;
+        let alone = |(group, block): (usize, BlockId)| {
+            tables[group].contains(&block) && self.device.owners[&(group, block)] == 1
+        };
+        (1..=self.device.parents)
+            .filter(|&parent| {
+                self.device.bound_to(parent).is_some() && self.device.used_in(parent).all(alone)
+            })
+            .count()
     }
 }
