@@ -117,6 +117,8 @@ class Client:
         self.lost_keys: list[Key] = []
         self._acks: list[tuple[int, Event]] = []
         self._stored_keys: dict[Stored, list[Key]] = {}
+        #: Stores that hold no Device block.
+        self._stream_ordered: set[Event] = set()
         #: Requests of a forward that was not run.
         self._withheld: list[str] = []
         self._unsubmitted = sorted(world.requests, key=lambda r: r.arrival)
@@ -168,6 +170,8 @@ class Client:
         for place, copies in enumerate(plan.stores.values()):
             stored = Stored(round_, place)
             self._stored_keys[stored] = [(c.group, c.content_hash, c.offset) for c in copies]
+            if not all(copy.guard for copy in copies):
+                self._stream_ordered.add(stored)
             self._owe(stored, self._ack_round(round_, "store", place))
         for name in plan.ended:
             self.lives[name].alive = False
@@ -178,8 +182,9 @@ class Client:
         return out or bool(self._acks) or bool(self._unsubmitted)
 
     def owes_results(self) -> bool:
-        """True while a result or an acknowledgement is still to come, before the next events."""
-        return bool(self._acks) or any(life.out for life in self.lives.values() if life.alive)
+        """True while a result, or an acknowledgement that gives blocks back, is still to come."""
+        acks = any(event not in self._stream_ordered for _, event in self._acks)
+        return acks or any(life.out for life in self.lives.values() if life.alive)
 
     def served(self) -> int:
         """Tokens and ends that clients have got so far; it never falls."""

@@ -4,13 +4,17 @@ use super::round::Round;
 
 impl Round<'_> {
     /// Mixed: decodes first, since clients are reading them, and prompts take what budget they leave.
-    /// Unmixed: prompts first and alone, decodes only in a round without any.
+    /// Unmixed: prompts first and alone, decodes only in a round without any. Where retractions have
+    /// come to nothing, decodes go first in either mode, and leave nothing aside.
     pub fn plan_fused(&mut self) {
         self.end_spent_budgets();
         let nothing_is_owed = self.nothing_is_owed();
-        if self.rules.config.enable_mixed_prefill_decode {
+        let mixed = self.rules.config.enable_mixed_prefill_decode;
+        if mixed || self.is_fruitless() {
             self.schedule_decode_batch(self.state_prefill_reserve());
-            self.schedule_local_prefill_work();
+            if mixed || self.build.is_empty() {
+                self.schedule_local_prefill_work();
+            }
         } else {
             self.schedule_local_prefill_work();
             if !self.build.prefill_progressed() {
@@ -27,6 +31,10 @@ impl Round<'_> {
     /// it cannot advance by less.
     fn state_prefill_reserve(&self) -> i64 {
         let pending = self.requests.num_waiting() > 0 || self.requests.has_incomplete_prefill();
-        if self.rules.has_state_group && pending { self.rules.granularity } else { 0 }
+        if self.rules.has_state_group && pending && !self.is_fruitless() {
+            self.rules.granularity
+        } else {
+            0
+        }
     }
 }

@@ -76,9 +76,9 @@ impl Round<'_> {
         }
     }
 
-    /// Whether more retractions than there are requests have bought no token: prompts then take turns
-    /// with each other, and the residents that lack blocks go first until one gets on.
-    fn is_fruitless(&self) -> bool {
+    /// Whether more retractions than there are requests have bought no token: prompts take turns with
+    /// each other. Decodes, and residents that lack blocks, then go first until one gets on.
+    pub(super) fn is_fruitless(&self) -> bool {
         *self.retractions_since_token > self.requests.len() as u64
     }
 

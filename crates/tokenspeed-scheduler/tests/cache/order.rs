@@ -1,7 +1,8 @@
 //! The order in which cached blocks are given up (`cache.md` §7 and §8).
 
 use tokenspeed_scheduler::cache::geometry::Geometry;
-use tokenspeed_scheduler::cache::tier::{BlockKey, BoundaryKind, EntryFacts, Tier, TierKind};
+use tokenspeed_scheduler::cache::tier::BoundaryKind::{self, Chunk, Endpoint, Promoted};
+use tokenspeed_scheduler::cache::tier::{BlockKey, EntryFacts, Tier, TierKind};
 use tokenspeed_scheduler::identity::{ContentHash, PrefixPages};
 
 use crate::bench::{full, sliding, state, tokens};
@@ -38,8 +39,6 @@ fn order(kind: TierKind, entries: &[(usize, EntryFacts)]) -> Vec<usize> {
 fn facts(epoch: u64, slot: u32, kind: BoundaryKind, acquired: bool) -> EntryFacts {
     EntryFacts { epoch, slot, kind, acquired }
 }
-
-use BoundaryKind::{Chunk, Endpoint, Promoted};
 
 #[test]
 fn oldest_epoch_first() {

@@ -34,4 +34,5 @@ mod rules_admission;
 mod rules_recovery;
 mod rules_retraction;
 mod standstills;
+mod sweep;
 mod world;

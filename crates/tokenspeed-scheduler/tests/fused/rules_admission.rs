@@ -213,3 +213,31 @@ fn a_stalled_prompt_is_not_overtaken() {
     assert!(stalled > 0, "a was short of blocks for a while");
     engine.play();
 }
+
+/// §1.1: nor does a prompt behind take budget that the incomplete one could not use.
+#[test]
+fn what_an_incomplete_prompt_leaves_of_the_budget_is_nobodys() {
+    let groups = vec![full("f", 4), state("s", 4)];
+    let mut engine = Engine::new(&World { P: 32, C: 10, groups, ..World::default() });
+    engine.submit(&[("a", R(23, 1)), ("n", R(1, 1))]);
+    assert_eq!(engine.rounds(3), ["P a[0+8/23]", "P a[8+8/23]", "P a[16+7/23] n[0+1/1]"]);
+    engine.play();
+}
+
+/// §3.3: in mixed mode decodes leave a page of budget to a prompt that cannot advance by less.
+#[test]
+fn decodes_leave_a_page_of_budget_to_a_stateful_prompt() {
+    for (is_stateful, expected) in [(true, "P n[0+4/9]; D a b"), (false, "P n[0+2/9]; D a b c d")] {
+        let mut groups = vec![full("f", 4)];
+        if is_stateful {
+            groups.push(state("s", 4));
+        }
+        let world = World { P: 64, C: 6, mixed: true, groups, ..World::default() };
+        let mut engine = Engine::new(&world);
+        engine.submit_all(vec![R(1, 20); 4]);
+        engine.rounds(2);
+        engine.submit(&[("n", R(9, 2))]);
+        assert_eq!(engine.round(), expected);
+        engine.play();
+    }
+}
