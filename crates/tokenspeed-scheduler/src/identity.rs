@@ -54,7 +54,7 @@ impl ContentHash {
         if text.len() != 64 {
             return None;
         }
-        let digit = |c: u8| (c as char).to_digit(16);
+        let digit = |c: u8| (c as char).to_digit(16).filter(|_| !c.is_ascii_uppercase());
         let mut out = [0u8; 32];
         for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
             *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;

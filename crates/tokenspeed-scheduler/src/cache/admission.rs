@@ -42,13 +42,7 @@ impl Coordinator {
         fresh: &mut [Vec<i32>],
     ) -> Result<(), NoCapacity> {
         let growth = self.growth(holdings, first, demands);
-        let needed: Vec<i64> = growth
-            .iter()
-            .enumerate()
-            .map(|(group, growth)| {
-                (growth.blocks + first.map_or(0, |first| first.hit.host_blocks(group))) as i64
-            })
-            .collect();
+        let needed = needed(&growth, first);
         // The hits are claimed before anything is given up, so that they cannot be.
         let claimed = first.map(|first| self.claim(first));
         let expiring = self.expiring(holdings, progress.computed_tokens);
@@ -83,6 +77,12 @@ impl Coordinator {
         }
         self.finish_load(load);
         Ok(())
+    }
+
+    /// What a first admission needs at least, in the measure of [`Coordinator::room`].
+    pub fn need(&self, holdings: &Holdings, first: FirstAdmission<'_>, demands: &[Demand]) -> u64 {
+        let needed = needed(&self.growth(holdings, Some(first), demands), Some(first));
+        needed.iter().zip(&self.weights).map(|(&blocks, weight)| blocks as u64 * weight).sum()
     }
 
     fn growth(
@@ -277,4 +277,10 @@ impl Coordinator {
         }
         held.demanded_tokens = demand.demanded_after(held.demanded_tokens);
     }
+}
+
+/// Blocks that each group needs: its growth, and a destination for each Host hit (`cache.md` §7, 1).
+fn needed(growth: &[Growth], first: Option<FirstAdmission<'_>>) -> Vec<i64> {
+    let loads = |group| first.map_or(0, |first| first.hit.host_blocks(group));
+    growth.iter().enumerate().map(|(g, growth)| (growth.blocks + loads(g)) as i64).collect()
 }

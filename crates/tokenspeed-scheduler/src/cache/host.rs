@@ -175,6 +175,7 @@ impl Coordinator {
         let canonical = self.device.lookup(group, page, ordinal);
         if canonical == HOLE {
             self.device.publish(&mut self.pages, group, device, key, facts);
+            self.newly_cached.push(page);
             return device;
         }
         // Another group lacked the page, this one did not: the block that is there takes the slot
@@ -225,6 +226,7 @@ impl Coordinator {
                     if host.lookup(copy.group, copy.key.page, ordinal) == HOLE {
                         let facts = EntryFacts { epoch, ..copy.facts };
                         host.publish(&mut self.pages, copy.group, copy.host, copy.key, facts);
+                        self.newly_cached.push(copy.key.page);
                     }
                     host.release(copy.group, copy.host);
                     if guard == StoreGuard::PinnedUntilAck {

@@ -17,6 +17,8 @@ pub struct Hit {
     /// End, in pages, of what the prefix-closed groups alone cover, where that is more than
     /// `total_pages`: the promotion boundary.
     pub promotion_boundary_pages: Option<usize>,
+    /// Pages from here on could change without changing the hit.
+    pub horizon_pages: usize,
     /// One a group.
     pub groups: Vec<GroupHit>,
 }
@@ -56,7 +58,9 @@ pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages:
     };
     let total = on_both.common;
     let cover = on_device.closed_cover.max(on_both.closed_cover);
+    let any_closed = geometries.iter().any(Geometry::is_prefix_closed);
     Hit {
+        horizon_pages: if any_closed { (cover + 1).min(pages.len()) } else { pages.len() },
         device_pages: from,
         total_pages: total,
         promotion_boundary_pages: (cover > total).then_some(cover),

@@ -108,6 +108,7 @@ impl Coordinator {
                 EntryFacts { epoch: holdings.epoch, slot: slot as u32, kind, acquired: false };
             let key = BlockKey { page, ordinal: ordinal as u16 };
             self.device.publish(&mut self.pages, group, block, key, facts);
+            self.newly_cached.push(page);
             return true;
         }
         if canonical != block {

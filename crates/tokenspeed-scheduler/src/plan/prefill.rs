@@ -1,6 +1,8 @@
 //! The local-prefill phases that roles share: a readmission, prompts under way, new prompts
 //! (`scheduler.md` §3.3), behind the line that an incomplete prompt holds (§1.1).
 
+use std::collections::BTreeSet;
+
 use super::admit::Outcome;
 use super::round::Round;
 use crate::request::RequestKey;
@@ -19,12 +21,15 @@ impl Round<'_> {
         }
     }
 
-    /// The one readmission that this round may start. One that does not fit waits, and is never what
-    /// a retraction is for (`scheduler.md` §4).
+    /// The one readmission that this round may start, and none while an earlier one is under way
+    /// (`scheduler.md` §5). One that does not fit waits, and is never what a retraction is for (§4).
     fn schedule_readmission(&mut self) -> Line {
         let Some(key) = self.requests.next_readmission() else {
             return Line::Free;
         };
+        if self.requests.has_incomplete_recovery() {
+            return Line::SealedToNewcomers;
+        }
         if self.build.budget_left() <= 0 {
             return Line::Held;
         }
@@ -57,12 +62,38 @@ impl Round<'_> {
         line
     }
 
+    /// New prompts, oldest first; one that does not fit is passed over. Of those that were refused
+    /// before, only who could fit by now is tried; and, while nobody is blocked yet, the first of them:
+    /// it may be whom a retraction would be for.
     fn schedule_new_prompts(&mut self) {
+        let mut budget = self.build.budget_left();
+        let waiting = &self.requests.waiting;
+        let mut again: BTreeSet<_> = waiting.within(self.cache.room()).collect();
+        again.extend(waiting.cheaper_below(budget));
         let mut from = 0;
-        while let Some(key) = self.requests.waiting_from(from) {
-            from = self.requests[key].submission + 1;
-            if self.build.budget_left() <= 0 || self.rows.next().is_none() {
+        loop {
+            for page in self.cache.take_newly_cached() {
+                self.requests.waiting.reconsider(page);
+            }
+            let waiting = &self.requests.waiting;
+            if self.build.budget_left() < budget {
+                budget = self.build.budget_left();
+                again.extend(waiting.cheaper_below(budget));
+            }
+            if budget <= 0 || self.rows.next().is_none() {
                 return;
+            }
+            let candidate = again.range((from, RequestKey::FIRST)..).next().copied();
+            let blocker_wanted = self.feedback.capacity_blocker.is_none();
+            let refused = waiting.first_refused(from).filter(|_| blocker_wanted);
+            let next =
+                candidate.into_iter().chain(refused).chain(waiting.first_untried(from)).min();
+            let Some(queued @ (submission, key)) = next else {
+                return;
+            };
+            from = submission + 1;
+            if !blocker_wanted && waiting.is_hopeless(queued, self.cache.room(), budget) {
+                continue;
             }
             match self.schedule_first_chunk(key) {
                 Outcome::Incomplete => return,

@@ -4,6 +4,7 @@ pub mod handle;
 pub mod lifecycle;
 pub mod rows;
 pub mod set;
+pub mod waiting;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ pub use handle::Handle;
 pub use lifecycle::State;
 pub use rows::Rows;
 pub use set::{RequestKey, RequestSet};
+pub use waiting::Refusal;
 
 use crate::cache::{Computed, Holdings, Progress};
 use crate::identity::PageId;
@@ -36,6 +38,8 @@ pub struct Request {
     pub max_new_tokens: i64,
     /// Retractions for capacity: each widens the headroom of the next admission (`scheduler.md` §4).
     pub retractions: i64,
+    /// Whether its present stay began as a readmission.
+    pub recovering: bool,
     /// Retractions for its own want of a block while it had the pool to itself.
     pub stuck_alone: u32,
     /// What it holds of the cache.

@@ -8,13 +8,16 @@ use rustc_hash::FxHashMap;
 
 use super::Request;
 use super::lifecycle::State;
+use super::waiting::{Queued, WaitingLine};
 
 /// Place of a live request. Used again after it has ended: never keep one across calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKey(u32);
 
-/// An order's entry: submission number first.
-type Queued = (u64, RequestKey);
+impl RequestKey {
+    /// The least key.
+    pub(crate) const FIRST: RequestKey = RequestKey(0);
+}
 
 /// All live requests.
 #[derive(Debug, Default)]
@@ -24,7 +27,7 @@ pub struct RequestSet {
     by_id: FxHashMap<Arc<str>, RequestKey>,
     submitted: u64,
     /// Waiting for a first admission, in submission order.
-    waiting: BTreeSet<Queued>,
+    pub waiting: WaitingLine,
     /// Waiting to come back from a snapshot: victims with output first, then the oldest epoch
     /// (`scheduler.md` §4).
     readmissions: BTreeSet<(bool, u64, RequestKey)>,
@@ -110,7 +113,7 @@ impl RequestSet {
 
     /// The first request at or after a submission number that waits like a new prompt.
     pub fn waiting_from(&self, submission: u64) -> Option<RequestKey> {
-        self.waiting.range((submission, RequestKey(0))..).next().map(|&(_, key)| key)
+        self.waiting.first_from(submission)
     }
 
     /// The readmission that is next.
@@ -146,6 +149,11 @@ impl RequestSet {
     /// Whether a prompt is under way in part.
     pub fn has_incomplete_prefill(&self) -> bool {
         !self.prefilling.is_empty()
+    }
+
+    /// Whether a readmitted prompt is under way in part.
+    pub fn has_incomplete_recovery(&self) -> bool {
+        self.prefilling.iter().any(|&(_, key)| self[key].recovering)
     }
 
     /// Requests that decode.
@@ -189,7 +197,7 @@ impl RequestSet {
                 self.readmissions.remove(&(!resumes_generation, epoch, key));
             }
             State::Submitted | State::Retracted { .. } => {
-                self.waiting.remove(&(submission, key));
+                self.waiting.remove((submission, key));
             }
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! A prompt that did not fit is looked at again only when something that it waits for has changed: the
 //! pool could hold the least it needs, a page that it names was cached, or the round has so little
-//! budget that it needs less. Everyone else is skipped without a look, so that a round costs the same
-//! over an empty queue and over a long one (`cache.md` §9). No decision changes by it: who is skipped
-//! would have been refused.
+//! budget that it needs less. Everyone else is passed over without a look, so that a round costs the
+//! same over an empty line and over a long one (`cache.md` §9). No decision changes by it: whoever is
+//! passed over would have been refused.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use rustc_hash::FxHashMap;
 use super::set::RequestKey;
 use crate::identity::PageId;
 
-/// An order's entry: submission number first.
+/// A place in the line: submission number first.
 pub type Queued = (u64, RequestKey);
 
 /// Why a prompt was refused, as far as it holds for later rounds too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The least that its admission needs, in the pool's measure
-    /// ([`Coordinator::measure`](crate::cache::Coordinator::measure)).
+    /// The least that its admission needs, in the measure of
+    /// [`Coordinator::room`](crate::cache::Coordinator::room).
     pub need: u64,
-    /// Below this budget, in tokens, its chunk would be smaller, and so would the need.
+    /// Within a smaller budget, in tokens, its chunk would be smaller, and so might the need.
     pub budget_floor: i64,
-    /// Pages whose caching would lengthen its hit.
+    /// Pages whose caching could make it need less.
     pub watched: Vec<PageId>,
 }
 
@@ -33,13 +33,13 @@ pub struct Refusal {
 pub struct WaitingLine {
     /// Everyone.
     all: BTreeSet<Queued>,
-    /// To be tried: new here, or something changed.
+    /// To be tried: new here, or something changed. The others are `refused`.
     untried: BTreeSet<Queued>,
+    refused: BTreeSet<Queued>,
     refusals: FxHashMap<RequestKey, Refusal>,
     by_need: BTreeSet<(u64, Queued)>,
     by_floor: BTreeSet<(i64, Queued)>,
-    /// Who watches a page.
-    watchers: FxHashMap<PageId, Vec<Queued>>,
+    watchers: BTreeSet<(PageId, Queued)>,
 }
 
 impl WaitingLine {
@@ -68,63 +68,70 @@ impl WaitingLine {
 
     /// The first at or after a submission number.
     pub fn first_from(&self, submission: u64) -> Option<RequestKey> {
-        self.all.range((submission, RequestKey::FIRST)..).next().map(|&(_, key)| key)
+        self.all.range(from(submission)..).next().map(|&(_, key)| key)
     }
 
-    /// Everyone, in order.
-    pub fn iter(&self) -> impl Iterator<Item = RequestKey> + '_ {
-        self.all.iter().map(|&(_, key)| key)
+    /// The first at or after a submission number that was not refused since something changed.
+    pub fn first_untried(&self, submission: u64) -> Option<Queued> {
+        self.untried.range(from(submission)..).next().copied()
+    }
+
+    /// The first at or after a submission number that was refused.
+    pub fn first_refused(&self, submission: u64) -> Option<Queued> {
+        self.refused.range(from(submission)..).next().copied()
+    }
+
+    /// The refused that a pool of that room could hold after all.
+    pub fn within(&self, room: u64) -> impl Iterator<Item = Queued> + '_ {
+        self.by_need.range(..(room + 1, from(0))).map(|entry| entry.1)
+    }
+
+    /// The refused that could need less in a round of that budget.
+    pub fn cheaper_below(&self, budget: i64) -> impl Iterator<Item = Queued> + '_ {
+        self.by_floor.range((budget + 1, from(0))..).map(|entry| entry.1)
+    }
+
+    /// Whether a request was refused, and would be again in a pool of that room, in a round of that
+    /// budget.
+    pub fn is_hopeless(&self, queued: Queued, room: u64, budget: i64) -> bool {
+        let refusal = self.refusals.get(&queued.1);
+        refusal.is_some_and(|refusal| refusal.need > room && refusal.budget_floor <= budget)
     }
 
     /// Notes that a request was refused, and until when.
     pub fn refuse(&mut self, queued: Queued, refusal: Refusal) {
         self.forget_refusal(queued);
         self.untried.remove(&queued);
+        self.refused.insert(queued);
         self.by_need.insert((refusal.need, queued));
         self.by_floor.insert((refusal.budget_floor, queued));
-        for &page in &refusal.watched {
-            self.watchers.entry(page).or_default().push(queued);
-        }
+        self.watchers.extend(refusal.watched.iter().map(|&page| (page, queued)));
         self.refusals.insert(queued.1, refusal);
     }
 
     /// A page was cached: whoever watches it is to be tried again.
     pub fn reconsider(&mut self, page: PageId) {
-        for queued in self.watchers.remove(&page).unwrap_or_default() {
+        while let Some(&(watched, queued)) = self.watchers.range((page, from(0))..).next()
+            && watched == page
+        {
             self.forget_refusal(queued);
             self.untried.insert(queued);
         }
-    }
-
-    /// Whether anyone watches any page.
-    pub fn watches(&self, page: PageId) -> bool {
-        self.watchers.contains_key(&page)
-    }
-
-    /// Those worth a try in a pool of that room, in a round of that budget, in order; and the first of
-    /// all others, for whom a retraction could be.
-    pub fn candidates(&self, room: u64, budget: i64) -> BTreeSet<Queued> {
-        let mut worth = self.untried.clone();
-        worth.extend(self.by_need.range(..(room + 1, Queued::default())).map(|entry| entry.1));
-        worth.extend(self.by_floor.range((budget + 1, Queued::default())..).map(|entry| entry.1));
-        let skipped = self.all.iter().find(|queued| !worth.contains(queued));
-        worth.extend(skipped.copied());
-        worth
     }
 
     fn forget_refusal(&mut self, queued: Queued) {
         let Some(refusal) = self.refusals.remove(&queued.1) else {
             return;
         };
+        self.refused.remove(&queued);
         self.by_need.remove(&(refusal.need, queued));
         self.by_floor.remove(&(refusal.budget_floor, queued));
-        for page in &refusal.watched {
-            if let Some(watchers) = self.watchers.get_mut(page) {
-                watchers.retain(|watcher| *watcher != queued);
-                if watchers.is_empty() {
-                    self.watchers.remove(page);
-                }
-            }
+        for page in refusal.watched {
+            self.watchers.remove(&(page, queued));
         }
     }
+}
+
+fn from(submission: u64) -> Queued {
+    (submission, RequestKey::FIRST)
 }

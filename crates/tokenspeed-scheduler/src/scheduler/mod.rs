@@ -164,6 +164,7 @@ impl Request {
             prompt_tokens: tokens,
             max_new_tokens: spec.max_new_tokens,
             retractions: 0,
+            recovering: false,
             stuck_alone: 0,
             holdings,
             forwards_out: 0,

@@ -152,14 +152,18 @@ impl Engine {
         let lives = self.lives.values().any(|life| life.outcome.is_none());
         let round = self.summary();
         self.log.push(round.clone());
-        let last = &self.log[self.log.len().saturating_sub(9)..];
-        assert!(moves || !lives || was_owed, "nothing moves, nothing is owed: {last:#?}");
+        let moves = moves || !lives || was_owed;
+        assert!(moves, "nothing moves, nothing is owed: {:#?}", self.last_rounds());
         round
     }
 
     /// Rounds as [`Engine::round`] tells them.
     pub fn rounds(&mut self, count: usize) -> Vec<String> {
         (0..count).map(|_| self.round()).collect()
+    }
+
+    fn last_rounds(&self) -> &[String] {
+        &self.log[self.log.len().saturating_sub(12)..]
     }
 
     /// Plays until every client has an answer and every copy has ended; then nothing may be left.
@@ -173,7 +177,7 @@ impl Engine {
         let last = self.round + 5_000;
         while self.is_owed() || self.lives.values().any(|life| life.outcome.is_none()) {
             self.round();
-            assert!(self.round < last, "the world runs for ever");
+            assert!(self.round < last, "the world runs for ever: {:#?}", self.last_rounds());
         }
     }
 

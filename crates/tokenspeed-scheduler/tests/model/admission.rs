@@ -1,5 +1,8 @@
 //! Admission with the least eviction, by the text of `cache.md` §7.
 
+use std::ops::Range;
+
+use super::host::Copy;
 use super::matching::{Found, div_ceil};
 use super::tier::{BlockId, Kind};
 use super::{Holding, Model, Shape};
@@ -76,13 +79,15 @@ impl Model {
                 growth(needs[group], slots, holding.available[group], self.groups[group].g)
             })
             .collect();
-        let loads: Vec<Vec<usize>> = (0..groups).map(|g| self.slots_to_load(g, first)).collect();
         let blocks: Vec<u32> = (0..groups)
-            .map(|g| (growth[g].iter().filter(|&&filled| filled).count() + loads[g].len()) as u32)
+            .map(|group| {
+                let loads = first.map_or(0, |first| self.slots_to_load(group, first.found).len());
+                (growth[group].iter().filter(|&&filled| filled).count() + loads) as u32
+            })
             .collect();
         // 2 and 3.
         let given_up = self.least_eviction(request, &blocks, progress.computed)?;
-        // 4. Claimed already; evict, publish, expire, load, append. The request's own expired
+        // 4. Claimed already; evict, publish, expire; then group by group load and append. The request's own expired
         // blocks among the given up go as they expire.
         for &(group, block) in &given_up {
             if !self.device.is_owned(group, block) {
@@ -99,13 +104,20 @@ impl Model {
         }
         if let Some(first) = first {
             self.epoch += 1;
-            self.settle(request, first, &loads);
+            self.settle(request, first);
         }
-        Some(
-            (0..groups)
-                .map(|group| self.append(request, group, needs[group], &growth[group]))
-                .collect(),
-        )
+        let mut fresh = Vec::new();
+        let mut orders = Vec::new();
+        for group in 0..groups {
+            if let Some(first) = first {
+                orders.extend(self.load(request, group, first));
+            }
+            fresh.push(self.append(request, group, needs[group], &growth[group]));
+        }
+        if !orders.is_empty() {
+            self.number(Copy::Load(orders));
+        }
+        Some(fresh)
     }
 
     /// Takes the Device hits, so that nothing gives them up: "blocks that this probe hit are protected".
@@ -134,11 +146,8 @@ impl Model {
     }
 
     /// The slots of a Host hit.
-    fn slots_to_load(&self, group: usize, first: Option<First<'_>>) -> Vec<usize> {
-        let Some(First { found, .. }) = first else {
-            return Vec::new();
-        };
-        (self.host_start(group, found)..found.total * self.per_page(group)).collect()
+    pub fn slots_to_load(&self, group: usize, found: &Found) -> Range<usize> {
+        self.host_start(group, found)..found.total * self.per_page(group)
     }
 
     /// First slot of the run behind a Host hit that lies beyond the Device's.
@@ -216,8 +225,8 @@ impl Model {
         blocks
     }
 
-    /// What a first admission fixes, and its loads.
-    fn settle(&mut self, request: usize, first: First<'_>, loads: &[Vec<usize>]) {
+    /// What a first admission fixes.
+    fn settle(&mut self, request: usize, first: First<'_>) {
         let epoch = self.epoch;
         let holding = self.holdings.get_mut(&request).expect("claimed");
         holding.epoch = epoch;
@@ -231,7 +240,6 @@ impl Model {
                 }
             }
         }
-        self.load(request, first, loads);
     }
 
     /// Appends the holes and fresh blocks of a demand.

@@ -124,7 +124,7 @@ impl Model {
         found
     }
 
-    fn number(&mut self, copy: Copy) -> u64 {
+    pub fn number(&mut self, copy: Copy) -> u64 {
         self.in_flight.insert(self.next_op, copy);
         self.next_op += 1;
         self.next_op - 1
@@ -132,44 +132,40 @@ impl Model {
 
     /// "Copies Host blocks into fresh Device blocks and pins both ends until acknowledged. Its
     /// destinations are indexed on the Device at admission." One whose key the Device has already is
-    /// registered as any other block (§4): the slot is re-pointed.
-    pub fn load(&mut self, request: usize, first: First<'_>, slots: &[Vec<usize>]) {
+    /// registered as any other block (§4): the slot is re-pointed. The copies of one group.
+    pub fn load(&mut self, request: usize, group: usize, first: First<'_>) -> Vec<Order> {
         let epoch = self.holdings[&request].epoch;
+        let start = self.host_start(group, first.found);
+        self.holdings.get_mut(&request).expect("claimed").tables[group].resize(start, 0);
         let mut orders = Vec::new();
-        for (group, slots) in slots.iter().enumerate() {
-            let start = self.host_start(group, first.found);
-            self.holdings.get_mut(&request).expect("claimed").tables[group].resize(start, 0);
-            for &slot in slots {
-                let key = self.key(group, first.tokens, slot);
-                let host = self.host.as_mut().expect("a Host hit");
-                let entry = host.index.get_mut(&key).expect("a Host hit");
-                entry.epoch = epoch;
-                entry.acquired = true;
-                let source = entry.block;
-                host.own(group, source);
-                let device = self.device.take(group).expect("it fits");
-                self.device.own(group, device);
-                orders.push(Order { key: key.clone(), device, host: source });
-                let holding = self.holdings.get_mut(&request).expect("claimed");
-                holding.tables[group].push(device);
-                if let Some(there) = self.device.index.get_mut(&key) {
-                    there.epoch = epoch;
-                    there.acquired = true;
-                    let canonical = there.block;
-                    holding.tables[group][slot] = canonical;
-                    self.device.own(group, canonical);
-                    self.device.disown(group, device);
-                } else {
-                    // A new entry of the Device's index: what the Host's was worth does not count.
-                    let kind = Kind::Chunk;
-                    let entry = Entry { block: device, epoch, slot, kind, acquired: false };
-                    self.device.index.insert(key, entry);
-                }
+        for slot in self.slots_to_load(group, first.found) {
+            let key = self.key(group, first.tokens, slot);
+            let host = self.host.as_mut().expect("a Host hit");
+            let entry = host.index.get_mut(&key).expect("a Host hit");
+            entry.epoch = epoch;
+            entry.acquired = true;
+            let source = entry.block;
+            host.own(group, source);
+            let device = self.device.take(group).expect("it fits");
+            self.device.own(group, device);
+            orders.push(Order { key: key.clone(), device, host: source });
+            let table = &mut self.holdings.get_mut(&request).expect("claimed").tables[group];
+            table.push(device);
+            if let Some(there) = self.device.index.get_mut(&key) {
+                there.epoch = epoch;
+                there.acquired = true;
+                let canonical = there.block;
+                table[slot] = canonical;
+                self.device.own(group, canonical);
+                self.device.disown(group, device);
+            } else {
+                // A new entry of the Device's index: what the Host's was worth does not count.
+                let kind = Kind::Chunk;
+                let entry = Entry { block: device, epoch, slot, kind, acquired: false };
+                self.device.index.insert(key, entry);
             }
         }
-        if !orders.is_empty() {
-            self.number(Copy::Load(orders));
-        }
+        orders
     }
 
     /// An operation has ended; an unknown number is ignored.
