@@ -94,6 +94,8 @@ class Life:
     #: Its (rebased) prompt, and what its next decode step demands.
     prompt_tokens: int = 0
     next_demand: int = 0
+    #: End of its last chunk while that did not complete its prompt, else None.
+    chunk_end: int | None = None
     #: Certainly decoding, and its next demand may have changed.
     moved: bool = False
     #: Forwards it was ever scheduled in, and those whose results are not in, oldest first.
@@ -162,6 +164,7 @@ class Client:
                 self._launch(round_, name, tokens_max=1 if end == prompt else 0)
                 life = self._life(name)
                 life.demanded, life.prompt_tokens = None, prompt
+                life.chunk_end = end if end < prompt else None
             for name in plan.batch.decodes():
                 self._count_demand(name)
                 self._launch(round_, name, tokens_max=None)
@@ -185,6 +188,14 @@ class Client:
         """True while a result, or an acknowledgement that gives blocks back, is still to come."""
         acks = any(event not in self._stream_ordered for _, event in self._acks)
         return acks or any(life.out for life in self.lives.values() if life.alive)
+
+    def recovering(self) -> set[str]:
+        """Readmitted requests whose rebased prompt is under way in part, for all the client knows."""
+        return {
+            name
+            for name, life in self.lives.items()
+            if life.alive and life.chunk_end is not None and life.scheduled > 1
+        }
 
     def served(self) -> int:
         """Tokens and ends that clients have got so far; it never falls."""
