@@ -79,10 +79,16 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What a first admission needs at least, in the measure of [`Coordinator::room`].
-    pub fn need(&self, holdings: &Holdings, first: FirstAdmission<'_>, demands: &[Demand]) -> u64 {
-        let needed = needed(&self.growth(holdings, Some(first), demands), Some(first));
-        needed.iter().zip(&self.weights).map(|(&blocks, weight)| blocks as u64 * weight).sum()
+    /// What a first admission behind this hit needs, its loads included or not, in the measure of
+    /// [`Coordinator::room`].
+    pub fn need(&self, hit: &Hit, demands: &[Demand], with_loads: bool) -> u64 {
+        let blocks = |group: GroupIndex| {
+            let geometry = &self.geometries[group];
+            let slots = hit.total_pages * geometry.blocks_per_page;
+            let growth = demands[group].growth(slots, self.tokens_of(hit.total_pages), geometry);
+            growth.blocks + if with_loads { hit.host_blocks(group) } else { 0 }
+        };
+        (0..demands.len()).map(|group| blocks(group) as u64 * self.weights[group]).sum()
     }
 
     fn growth(

@@ -3,10 +3,11 @@
 use super::batch::PrefillOp;
 use super::chunk::{Chunk, next_chunk};
 use super::demand::{PrefillReserve, prefill_demands};
+use super::refusal::least_need;
 use super::round::Round;
 use crate::cache::admission::{FirstAdmission, NoCapacity};
 use crate::cache::{Hit, Progress};
-use crate::request::{Refusal, RequestKey, State};
+use crate::request::{RequestKey, State};
 
 /// What became of a request that a phase tried to schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Round<'_> {
         );
         request.holdings = holdings;
         if admitted == Err(NoCapacity) {
-            self.note_refusal(key, chunk, hit, row);
+            self.note_refusal(key, chunk, hit);
             return Outcome::NoCapacity;
         }
         self.rows.take(key);
@@ -90,30 +91,12 @@ impl Round<'_> {
     }
 
     /// Notes what a waiting prompt needs at least, so that it is not tried again for nothing.
-    fn note_refusal(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit, row: i32) {
+    fn note_refusal(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) {
         let request = &self.requests[key];
-        if !request.state().admits_like_new_prompt() {
-            return;
+        if request.state().admits_like_new_prompt() {
+            let refusal = least_need(self.rules, self.cache, request, chunk, hit);
+            self.requests.waiting.refuse((request.submission, key), refusal);
         }
-        // A chunk cut by the budget is judged by a rounder, smaller one: the refusal then outlives
-        // small changes of the budget.
-        let cut = chunk.end() < request.prompt_tokens;
-        let step = (self.rules.config.max_scheduled_tokens / 8).max(1);
-        let floor = if cut { (chunk.size / step * step).max(1) } else { chunk.size };
-        let promotion = hit.promotion_boundary_pages.map(|pages| self.cache.tokens_of(pages));
-        let least = next_chunk(self.rules, chunk.begin, request.prompt_tokens, floor, promotion);
-        let need = if least.size > 0 {
-            let reserve = PrefillReserve::new(request, least, true);
-            let demands = prefill_demands(self.rules, self.cache.geometries(), least, reserve);
-            let first = FirstAdmission { hit, pages: &request.pages, row };
-            self.cache.need(&request.holdings, first, &demands)
-        } else {
-            0
-        };
-        let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
-        let refusal = Refusal { need, budget_floor: floor, watched };
-        let queued = (request.submission, key);
-        self.requests.waiting.refuse(queued, refusal);
     }
 
     /// The next chunk of a prompt under way.

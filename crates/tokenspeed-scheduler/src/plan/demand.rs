@@ -30,6 +30,13 @@ impl PrefillReserve {
     }
 }
 
+impl PrefillReserve {
+    /// The reserve of a first chunk as if it did not complete its prompt.
+    pub fn of_incomplete(request: &Request, chunk: Chunk) -> PrefillReserve {
+        PrefillReserve { completes: false, ..PrefillReserve::new(request, chunk, true) }
+    }
+}
+
 /// One demand a group.
 pub fn prefill_demands(
     rules: &Rules,

@@ -10,6 +10,7 @@ pub mod end;
 pub mod fused;
 pub mod output;
 pub mod prefill;
+pub mod refusal;
 pub mod retraction;
 pub mod round;
 pub mod rules;

@@ -165,3 +165,33 @@ fn states_that_need_a_block_at_their_first_decode() {
     ];
     serve_both(&world, &asked);
 }
+
+/// A covered prompt is half done and holds blocks; two undeclared ones ahead of it take turns, each short
+/// of what the covered one holds. It must get its turn, or give way.
+#[test]
+fn prompts_do_not_take_turns_ahead_of_a_covered_one() {
+    let world = World { P: 9, C: 4, ..World::default() };
+    let world = World { groups: vec![full("f", 4), sliding("s", 4, 5)], ..world };
+    let asked =
+        [("a", 0, R(3, 8).undeclared()), ("b", 0, R(10, 2).undeclared()), ("c", 2, R(9, 2))];
+    serve_both(&world, &asked);
+    let asked =
+        [("a", 0, R(8, 7).undeclared()), ("b", 0, R(1, 6).undeclared()), ("c", 2, R(10, 6))];
+    serve_both(&World { P: 7, ..world.clone() }, &asked);
+    let asked =
+        [("a", 0, R(3, 7).undeclared()), ("b", 2, R(11, 2).undeclared()), ("c", 2, R(8, 8))];
+    let groups = vec![full("f", 4), state("m", 4)];
+    serve_both(&World { P: 8, C: 8, groups, ..world }, &asked);
+}
+
+/// The last resident is retracted and does not fit again beside what is cached. The copy of its own
+/// snapshot holds nothing, so it is no reason to put off emptying the cache for a round.
+#[test]
+fn a_retraction_alone_is_not_a_round() {
+    let groups = vec![full("f", 4), sliding("s", 4, 5)];
+    let world = World { P: 7, H: 3, C: 8, width: 2, groups, ..World::default() };
+    let asked = [("x", 0, R(8, 1).undeclared()), ("y", 3, R(2, 2)), ("a", 3, R(11, 1))];
+    serve_both(&world, &asked);
+    let asked = [("x", 0, R(9, 3)), ("y", 0, R(4, 4)), ("a", 1, R(11, 4).undeclared())];
+    serve_both(&world, &asked);
+}

@@ -1,0 +1,47 @@
+//! What a refused prompt needs at least, whatever the cache may lose meanwhile: the bound by which later
+//! rounds pass it over without a look.
+
+use super::chunk::{Chunk, next_chunk};
+use super::demand::{PrefillReserve, prefill_demands};
+use super::rules::Rules;
+use crate::cache::{Coordinator, Hit};
+use crate::request::{Refusal, Request};
+
+/// The refusal of a first admission that would have begun with `chunk`, behind `hit`.
+///
+/// What the hit may gain is watched. What it may lose is allowed for: a shorter hit can need less, since
+/// nothing is loaded, the chunk may not complete its prompt any more, or a boundary cuts it short.
+pub fn least_need(
+    rules: &Rules,
+    cache: &Coordinator,
+    request: &Request,
+    chunk: Chunk,
+    hit: &Hit,
+) -> Refusal {
+    let cut = chunk.end() < request.prompt_tokens;
+    // A chunk cut by the budget is judged by a rounder, smaller one: the refusal then outlives small
+    // changes of the budget.
+    let step = (rules.config.max_scheduled_tokens / 8).max(1);
+    let round = if cut { (chunk.size / step * step).max(1) } else { chunk.size };
+    let closed_only = cache.geometries().iter().all(|geometry| geometry.is_prefix_closed());
+    let may_lose = hit.total_pages > 0 || hit.promotion_boundary_pages.is_some();
+    let budget_floor = if may_lose && !closed_only { 1 } else { round };
+    let promotion = hit.promotion_boundary_pages.map(|pages| cache.tokens_of(pages));
+    let least = match may_lose && !closed_only {
+        true => Chunk { begin: chunk.begin, size: chunk.size.min(rules.granularity) },
+        false => next_chunk(rules, chunk.begin, request.prompt_tokens, round, promotion),
+    };
+    let need = if least.size <= 0 {
+        0
+    } else if may_lose {
+        let reserve = PrefillReserve::of_incomplete(request, least);
+        let demands = prefill_demands(rules, cache.geometries(), least, reserve);
+        cache.need(hit, &demands, false)
+    } else {
+        let reserve = PrefillReserve::new(request, least, true);
+        let demands = prefill_demands(rules, cache.geometries(), least, reserve);
+        cache.need(hit, &demands, true)
+    };
+    let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
+    Refusal { need, budget_floor, watched }
+}
