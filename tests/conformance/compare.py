@@ -79,14 +79,18 @@ class Comparator:
         if theirs == ours and self._renaming.is_identity:
             self.exact_rounds += 1
             # Ids may be reused under other names later, so the pairs are followed all the same.
+        # What a plan stores may be granted to another in that very plan (scheduler.md §2): the sources
+        # of copies go by the names that blocks had before.
+        stored = [[self._key(c, "device") for c in copies] for copies in theirs.stores.values()]
+        loaded = [[self._key(c, "host") for c in copies] for copies in theirs.loads.values()]
         self._forget_fresh(theirs, ours)
         return [
             *self._batches("", theirs.batch, ours.batch),
             *self._batches("remote_prefill.", theirs.remote_prefill, ours.remote_prefill),
             *self._batches("remote_decode.", theirs.remote_decode, ours.remote_decode),
             *self._zeroed(theirs.pages_to_zero, ours.pages_to_zero),
-            *self._operations("stores", theirs.stores, ours.stores, ("device", "host")),
-            *self._operations("loads", theirs.loads, ours.loads, ("host", "device")),
+            *self._operations("stores", stored, theirs.stores, ours.stores, "host"),
+            *self._operations("loads", loaded, theirs.loads, ours.loads, "device"),
             *_unequal("ended", theirs.ended, ours.ended),
         ]
 
@@ -142,12 +146,11 @@ class Comparator:
     def _operations(
         self,
         name: str,
+        their_ops: list[list[tuple[int, str, int, bool, int]]],
         theirs: Mapping[int, list[Copy]],
         ours: Mapping[int, list[Copy]],
-        tiers: tuple[str, str],
+        destination: str,
     ) -> Iterator[Difference]:
-        source, destination = tiers
-        their_ops = [[self._key(c, source) for c in copies] for copies in theirs.values()]
         our_ops = [[(*c.identity(), c.source) for c in copies] for copies in ours.values()]
         if sorted(map(sorted, their_ops)) != sorted(map(sorted, our_ops)):
             yield Difference(name, list(theirs.values()), list(ours.values()))

@@ -43,10 +43,12 @@ impl Round<'_> {
         }
     }
 
-    /// Whether nothing but the index owns any block.
+    /// Whether nothing but the index owns any Device block.
     fn pool_is_idle(&self) -> bool {
+        let transfers = self.cache.transfers();
         self.requests.residents().next().is_none()
-            && self.cache.transfers().in_flight().next().is_none()
+            && transfers.loads_in_flight() == 0
+            && transfers.pinned_stores_in_flight() == 0
     }
 
     /// Opens an admission on an emptied pool, without a hit and without publishing. Cached blocks can

@@ -28,7 +28,11 @@ pub fn least_need(
     let budget_floor = if may_lose && !closed_only { 1 } else { round };
     let promotion = hit.promotion_boundary_pages.map(|pages| cache.tokens_of(pages));
     let least = match may_lose && !closed_only {
-        true => Chunk { begin: chunk.begin, size: chunk.size.min(rules.granularity) },
+        // The shortest chunk there is.
+        true if rules.has_state_group => {
+            Chunk { begin: chunk.begin, size: chunk.size.min(rules.granularity) }
+        }
+        true => Chunk { begin: chunk.begin, size: 1 },
         false => next_chunk(rules, chunk.begin, request.prompt_tokens, round, promotion),
     };
     let need = if least.size <= 0 {

@@ -82,15 +82,15 @@ impl Round<'_> {
         *self.retractions_since_token > self.requests.len() as u64
     }
 
+    /// Grants to the first resident that is not at work and can be, decodes before prompts.
     fn grant_to_stalled(&mut self) -> bool {
-        let stalled = std::mem::take(&mut self.feedback.stalled);
-        let granted = stalled.iter().any(|&key| {
-            self.requests.is_live(key)
-                && self.requests[key].state().is_resident()
-                && matches!(self.grant(key), Outcome::Completed | Outcome::Incomplete)
+        let mut idle: Vec<RequestKey> =
+            self.requests.residents().filter(|&key| self.requests[key].forwards_out == 0).collect();
+        idle.sort_by_key(|&key| {
+            let request = &self.requests[key];
+            (matches!(request.state(), State::Prefilling { .. }), request.submission)
         });
-        self.feedback.stalled = stalled;
-        granted
+        idle.iter().any(|&key| matches!(self.grant(key), Outcome::Completed | Outcome::Incomplete))
     }
 
     /// Incomplete prefills first, the largest first: nobody reads their output yet. Then decode work

@@ -44,16 +44,13 @@ impl Owed {
         if self.forwards == 0 {
             return Err(Error::ResultNotOwed { request_id: id.into() });
         }
-        let (fits, rule) = if self.chunks > 0 {
-            (tokens == 0, "be empty (an intermediate chunk samples nothing)".to_string())
-        } else if self.sample {
-            (tokens == 1, "have 1 (the prompt's sample)".to_string())
-        } else {
-            let fits = (1..=width as usize).contains(&tokens);
-            (fits, format!("have 1 to {width} (those that the decode step accepted)"))
+        let fits = match (self.chunks, self.sample) {
+            (1.., _) => tokens == 0,
+            (0, true) => tokens == 1,
+            (0, false) => (1..=width as usize).contains(&tokens),
         };
         if !fits {
-            return Err(Error::BadResult { request_id: id.into(), tokens, rule });
+            return Err(self.misfit(id, tokens, width));
         }
         self.forwards -= 1;
         match self.chunks {
@@ -61,6 +58,16 @@ impl Owed {
             _ => self.chunks -= 1,
         }
         Ok(())
+    }
+
+    #[cold]
+    fn misfit(&self, id: &str, tokens: usize, width: i64) -> Error {
+        let rule = match (self.chunks, self.sample) {
+            (1.., _) => "be empty (an intermediate chunk samples nothing)".into(),
+            (0, true) => "have 1 (the prompt's sample)".into(),
+            (0, false) => format!("have 1 to {width} (those that the decode step accepted)"),
+        };
+        Error::BadResult { request_id: id.into(), tokens, rule }
     }
 
     /// The blocks are gone: nothing that is out will count.
