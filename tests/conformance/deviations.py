@@ -77,7 +77,18 @@ def _starts_a_second_recovery(d: Divergence) -> bool:
     return theirs is not None and bool(half_done - {theirs[0]}) and (ours or ("",))[0] != theirs[0]
 
 
+def _ends_what_cannot_go_on(d: Divergence) -> bool:
+    """Our plan ends a request and says so."""
+    return d.ours is not None and bool(d.ours.ended)
+
+
 DEVIATIONS: tuple[Deviation, ...] = (
+    Deviation(
+        "an end for what cannot go on",
+        "liveness.md, an undeclared budget outgrows the pool",
+        "the reference retracts a request that can never be readmitted and keeps it waiting for ever",
+        _ends_what_cannot_go_on,
+    ),
     Deviation(
         "a second recovery at once",
         "scheduler.md §5: at most one readmission is in progress per role",

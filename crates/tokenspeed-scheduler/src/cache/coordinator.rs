@@ -116,8 +116,9 @@ impl Coordinator {
 
     /// Publishes what was computed and queues the store of whatever of the request is Device-cached
     /// (`cache.md` §6). The store itself is started by [`Coordinator::start_pending_stores`].
-    pub fn flush(&mut self, holdings: &mut Holdings, progress: Progress<'_>) {
-        self.publish(holdings, Progress { by: Computed::Departure, ..progress });
+    /// `by` is the kind of departure.
+    pub fn flush(&mut self, holdings: &mut Holdings, progress: Progress<'_>, by: Computed) {
+        self.publish(holdings, Progress { by, ..progress });
         self.queue_cached(progress);
     }
 

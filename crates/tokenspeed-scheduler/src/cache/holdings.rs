@@ -75,9 +75,18 @@ pub enum Computed {
     Prefill,
     /// A decode: it records no states.
     Decode,
-    /// Anything, and the request lets go: what is published last is an endpoint to come back to, and
-    /// the store is made of all that is cached.
-    Departure,
+    /// Anything, and the request ends: what is published last is an endpoint to come back to, and the
+    /// store is made of all that is cached.
+    Finish,
+    /// Anything, and the request gives way: the same, but what was published before stays what it was.
+    Retraction,
+}
+
+impl Computed {
+    /// Whether the request lets go of its blocks.
+    pub fn leaves(self) -> bool {
+        matches!(self, Computed::Finish | Computed::Retraction)
+    }
 }
 
 impl Progress<'_> {

@@ -21,9 +21,7 @@ impl Coordinator {
         }
         let kind = if holdings.promotion_boundary == Some(progress.computed_tokens) {
             BoundaryKind::Promoted
-        } else if progress.computed_tokens == progress.prompt_tokens
-            || progress.by == Computed::Departure
-        {
+        } else if progress.computed_tokens == progress.prompt_tokens || progress.by.leaves() {
             BoundaryKind::Endpoint
         } else {
             BoundaryKind::Chunk
@@ -34,7 +32,7 @@ impl Coordinator {
                 GroupKind::Full => {
                     for slot in from * per_page..to * per_page {
                         let page = progress.pages[slot / per_page];
-                        let new = self.publish_slot(holdings, group, slot, page, kind);
+                        let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
                         if new && progress.by == Computed::Prefill {
                             self.queue_store(group, page, slot % per_page);
                         }
@@ -43,7 +41,7 @@ impl Coordinator {
                 GroupKind::Sliding { .. } => {
                     for slot in self.geometries[group].run_start(to)..to * per_page {
                         let page = progress.pages[slot / per_page];
-                        if self.publish_slot(holdings, group, slot, page, kind) {
+                        if self.publish_slot(holdings, progress.by, group, slot, page, kind) {
                             self.queue_store(group, page, slot % per_page);
                         }
                     }
@@ -74,13 +72,14 @@ impl Coordinator {
             }
             let kind = if holdings.promotion_boundary == Some(boundary) {
                 BoundaryKind::Promoted
-            } else if boundary == last_aligned || progress.by == Computed::Departure {
+            } else if boundary == last_aligned || progress.by.leaves() {
                 BoundaryKind::Endpoint
             } else {
                 continue;
             };
             let slot = (page + 1) * per_page - 1;
-            let new = self.publish_slot(holdings, group, slot, progress.pages[page], kind);
+            let new =
+                self.publish_slot(holdings, progress.by, group, slot, progress.pages[page], kind);
             if new && progress.by == Computed::Prefill {
                 self.queue_store(group, progress.pages[page], per_page - 1);
             }
@@ -92,6 +91,7 @@ impl Coordinator {
     fn publish_slot(
         &mut self,
         holdings: &mut Holdings,
+        by: Computed,
         group: GroupIndex,
         slot: usize,
         page: PageId,
@@ -116,6 +116,9 @@ impl Coordinator {
             let mut cells = self.persistent.row(group, holdings.row);
             holdings.groups[group].table.repoint(&mut cells, slot, canonical);
             self.device.release(group, block);
+        }
+        if canonical == block && by == Computed::Retraction {
+            return false;
         }
         self.device.touch(group, canonical, |facts| {
             facts.epoch = holdings.epoch;

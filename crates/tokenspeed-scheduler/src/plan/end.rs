@@ -2,7 +2,7 @@
 
 use super::output::{AbortNotice, AbortReason};
 use super::round::Round;
-use crate::cache::StoreGuard;
+use crate::cache::{Computed, StoreGuard};
 use crate::request::RequestKey;
 
 impl Round<'_> {
@@ -22,11 +22,6 @@ impl Round<'_> {
                 "request '{}' generated its `max_new_tokens` of {}; finish it, or submit it with more",
                 request.id, request.max_new_tokens
             );
-            let mut holdings = std::mem::take(&mut self.requests[key].holdings);
-            let progress = self.requests[key].progress(self.rules.granularity);
-            self.cache.flush(&mut holdings, progress);
-            self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
-            self.requests[key].holdings = holdings;
             self.end(key, AbortReason::BudgetSpent, text);
         }
     }
@@ -50,12 +45,17 @@ impl Round<'_> {
         outgrown
     }
 
-    /// Frees a request and reports why.
-    pub(super) fn end(&mut self, key: RequestKey, reason: AbortReason, text: String) {
+    /// Lets a request go, what it computed published and stored, and reports why. The store is ordered
+    /// before whatever this plan does to the blocks, as a retraction's is.
+    fn end(&mut self, key: RequestKey, reason: AbortReason, text: String) {
         let mut request = self.requests.remove(key);
         if request.holdings.is_resident() {
-            self.rows.give_back(request.holdings.row);
-            self.cache.release(&mut request.holdings);
+            let mut holdings = std::mem::take(&mut request.holdings);
+            let progress = request.progress(self.rules.granularity);
+            self.cache.flush(&mut holdings, progress, Computed::Finish);
+            self.cache.start_pending_stores(StoreGuard::StreamOrdered);
+            self.rows.give_back(holdings.row);
+            self.cache.release(&mut holdings);
         }
         self.cache.forget_pages(&request.pages);
         self.build.aborts.push(AbortNotice { request_id: request.id, reason, text });

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::Scheduler;
 use super::results;
-use crate::cache::StoreGuard;
 use crate::cache::transfer::Transfer;
+use crate::cache::{Computed, StoreGuard};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::request::{RequestKey, State};
@@ -133,7 +133,7 @@ impl Scheduler {
         if self.requests[key].state().is_resident() {
             let mut holdings = std::mem::take(&mut self.requests[key].holdings);
             let progress = self.requests[key].progress(self.rules.granularity);
-            self.cache.flush(&mut holdings, progress);
+            self.cache.flush(&mut holdings, progress, Computed::Finish);
             self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
             self.requests[key].holdings = holdings;
         }
