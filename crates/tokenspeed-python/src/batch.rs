@@ -112,7 +112,7 @@ impl Batch {
             let table = views::matrix(this, rows, |batch: &Self| {
                 let table = &batch.batch().block_tables[group];
                 (&table.cells[..], table.columns)
-            });
+            })?;
             tables.set_item(&batch.data.groups.names[group], table)?;
         }
         Ok(tables)

@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use tokenspeed_scheduler as core;
 
 use crate::config::SchedulerConfig;
-use crate::errors;
+use crate::guard;
+use crate::items;
 
 /// What one request, and many of them, need of a pool: known before a pool exists, to size it.
 ///
@@ -18,7 +19,8 @@ pub struct CapacityModel(core::CapacityModel);
 impl CapacityModel {
     #[new]
     fn new(py: Python<'_>, config: PyRef<'_, SchedulerConfig>) -> PyResult<Self> {
-        checked(py, core::CapacityModel::new(&config.to_core(py)?)).map(CapacityModel)
+        let config = config.to_core(py)?;
+        guard::checked(py, || core::CapacityModel::new(&config)).map(CapacityModel)
     }
 
     /// Number of cache groups.
@@ -31,7 +33,7 @@ impl CapacityModel {
     ///
     /// Raises ConfigError for a limit below zero or beyond any pool.
     fn single_request_group_pages(&self, py: Python<'_>, token_limit: i64) -> PyResult<Vec<i64>> {
-        checked(py, self.0.single_request_group_pages(token_limit))
+        guard::checked(py, || self.0.single_request_group_pages(token_limit))
     }
 
     /// Pages that `max_batch_size` requests hold: at most `max_context_len` tokens each and
@@ -44,27 +46,27 @@ impl CapacityModel {
         max_total_tokens: i64,
         max_context_len: i64,
     ) -> PyResult<Vec<i64>> {
-        checked(py, self.0.concurrent_group_pages(max_total_tokens, max_context_len))
+        guard::checked(py, || self.0.concurrent_group_pages(max_total_tokens, max_context_len))
     }
 
     /// LCM blocks that hold these pages, one entry a group.
     ///
     /// Raises ConfigError unless `group_pages` has one entry a group, none below zero.
-    fn lcm_blocks_needed_for(&self, py: Python<'_>, group_pages: Vec<i64>) -> PyResult<i64> {
-        checked(py, self.0.lcm_blocks_needed_for(&group_pages))
+    fn lcm_blocks_needed_for(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = items::of)] group_pages: Vec<i64>,
+    ) -> PyResult<i64> {
+        guard::checked(py, || self.0.lcm_blocks_needed_for(&group_pages))
     }
 
     /// The most tokens, prompt and output, that a request may need in a pool of that many usable LCM
     /// blocks; 0 if none fits.
-    fn max_single_request_tokens(&self, usable_lcm_blocks: i64) -> i64 {
-        self.0.max_single_request_tokens(usable_lcm_blocks)
+    fn max_single_request_tokens(&self, py: Python<'_>, usable_lcm_blocks: i64) -> PyResult<i64> {
+        guard::checked(py, || Ok(self.0.max_single_request_tokens(usable_lcm_blocks)))
     }
 
     fn __repr__(&self) -> String {
         format!("<CapacityModel of {} cache groups>", self.0.num_groups())
     }
-}
-
-fn checked<T>(py: Python<'_>, result: core::Result<T>) -> PyResult<T> {
-    result.map_err(|error| errors::exception(py, &error))
 }

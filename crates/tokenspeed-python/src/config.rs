@@ -7,7 +7,8 @@ use tokenspeed_scheduler as core;
 use tokenspeed_scheduler::{CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role};
 
 use crate::enums::{Choice, PythonEnum};
-use crate::errors;
+use crate::guard;
+use crate::items;
 use crate::repr::Repr;
 
 /// The cache of one attention structure: its geometry, retention and packing.
@@ -89,7 +90,7 @@ impl CacheGroupConfig {
     /// Refuses a group that no scheduler could use: ConfigError, naming the field, the value and the
     /// rule.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
-        self.to_core().validate().map_err(|error| errors::exception(py, &error))
+        guard::checked(py, || self.to_core().validate())
     }
 
     fn __repr__(&self) -> String {
@@ -330,7 +331,7 @@ impl SchedulerConfig {
 impl Groups {
     fn to_core(&self, py: Python<'_>) -> PyResult<Vec<core::CacheGroupConfig>> {
         let groups = self.0.bind(py).iter();
-        groups.map(|group| Ok(group.cast::<CacheGroupConfig>()?.borrow().to_core())).collect()
+        groups.map(|group| Ok(group.cast::<CacheGroupConfig>()?.try_borrow()?.to_core())).collect()
     }
 }
 
@@ -338,7 +339,7 @@ impl<'py> FromPyObject<'_, 'py> for Groups {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let groups: Vec<Bound<'py, CacheGroupConfig>> = value.extract()?;
+        let groups: Vec<Bound<'py, CacheGroupConfig>> = items::of(&value)?;
         Ok(Groups(PyList::new(value.py(), groups)?.unbind()))
     }
 }

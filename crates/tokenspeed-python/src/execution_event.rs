@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use tokenspeed_scheduler::Event;
 
 use crate::events;
+use crate::items;
 use crate::repr;
 
 /// What has happened since the last round, in order: events of `ForwardEvent`, `Cache` and `PD`.
@@ -21,7 +22,7 @@ pub struct ExecutionEvent {
 impl ExecutionEvent {
     #[new]
     #[pyo3(signature = (events = Vec::new()), text_signature = "(events=())")]
-    fn new(events: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+    fn new(#[pyo3(from_py_with = items::of)] events: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
         let events = events.iter().map(to_core).collect::<PyResult<_>>()?;
         Ok(ExecutionEvent { events })
     }
@@ -50,7 +51,7 @@ fn to_core(event: &Bound<'_, PyAny>) -> PyResult<Event> {
     macro_rules! first_of {
         ($($class:ident),+) => {
             $(if let Ok(event) = event.cast::<events::$class>() {
-                return Ok(Event::from(&*event.borrow()));
+                return Ok(Event::from(&*event.try_borrow()?));
             })+
         };
     }

@@ -31,8 +31,7 @@ impl From<Error> for Failure {
 impl Guarded {
     /// What `build` gives, behind a lock.
     pub fn new(py: Python<'_>, build: impl FnOnce() -> Result<Scheduler>) -> PyResult<Guarded> {
-        let core = without_panic(|| Ok(build()?)).map_err(|failure| exception(py, failure))?;
-        Ok(Guarded(Mutex::new(core)))
+        Ok(Guarded(Mutex::new(checked(py, build)?)))
     }
 
     /// Runs `work` on the core while it holds the interpreter.
@@ -63,6 +62,11 @@ impl Guarded {
     pub fn read<T>(&self, py: Python<'_>, gauge: impl FnOnce(&Scheduler) -> T) -> PyResult<T> {
         self.attached(py, |core| Ok(gauge(core)))
     }
+}
+
+/// Runs `work`, which needs no scheduler; a panic becomes an InternalError.
+pub fn checked<T>(py: Python<'_>, work: impl FnOnce() -> Result<T>) -> PyResult<T> {
+    without_panic(|| Ok(work()?)).map_err(|failure| exception(py, failure))
 }
 
 fn locked<T>(

@@ -1,10 +1,16 @@
 //! Token ids, handles, offsets: a list or an array comes in, integers stay.
 
-use numpy::{Element, PyArray1, PyArrayMethods};
+use numpy::{
+    Element, PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
+    dtype,
+};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 use pyo3::{Borrowed, IntoPyObjectExt};
+
+use crate::items;
 
 /// Integers, owned; a list on the Python side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,18 +25,61 @@ where
 {
     type Error = PyErr;
 
-    /// A one-dimensional array, or other buffer, of this very type is copied whole; anything else is
-    /// read integer by integer, each of which has to fit the type.
+    /// A one-dimensional array, or other buffer, of this very type is copied whole; a list, a tuple
+    /// and an array of other integers are read integer by integer, each of which has to fit the
+    /// type. Raises TypeError for anything else and OverflowError for what does not fit.
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if value.is_instance_of::<PyList>() {
-            return Ok(Integers(value.extract()?));
+        let py = value.py();
+        if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+            return each(&value).map(Integers);
         }
-        let array = asarray(value.py())?.call1((value,))?;
-        match array.cast::<PyArray1<T>>() {
-            Ok(array) => Ok(Integers(array.to_owned_array().into_raw_vec_and_offset().0)),
-            Err(_) => Ok(Integers(array.call_method0("tolist")?.extract()?)),
+        let array = asarray(py)?.call1((value,))?;
+        if let Ok(array) = array.cast::<PyArray1<T>>() {
+            return whole(array).map(Integers);
         }
+        let array = array.cast_into::<PyUntypedArray>()?;
+        // An empty array has a type that nobody chose: float64 for `np.array([])`.
+        let integers = array.is_empty() || matches!(array.dtype().kind(), b'i' | b'u' | b'O');
+        if array.ndim() != 1 || !integers {
+            let message = format!(
+                "expected a list of integers or a one-dimensional array of {}, got {}: \
+                 {}-dimensional, of {}",
+                dtype::<T>(py),
+                value.get_type().fully_qualified_name()?,
+                array.ndim(),
+                array.dtype(),
+            );
+            return Err(PyTypeError::new_err(message));
+        }
+        each(&array.call_method0("tolist")?).map(Integers)
     }
+}
+
+/// An array's integers in its own order, whatever its strides and its alignment.
+fn whole<T: Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyResult<Vec<T>> {
+    match array.to_vec() {
+        Ok(integers) => Ok(integers),
+        // Strided, reversed or unaligned: NumPy's copy is none of these.
+        Err(_) => Ok(array.call_method0("copy")?.cast::<PyArray1<T>>()?.to_vec()?),
+    }
+}
+
+/// A sequence's integers, one by one; an error says what was expected.
+fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<Vec<T>>
+where
+    T: Element + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    items::of(sequence).map_err(|error| {
+        let py = sequence.py();
+        let expected = dtype::<T>(py);
+        if error.is_instance_of::<PyOverflowError>(py) {
+            PyOverflowError::new_err(format!("an integer is no {expected}: {}", error.value(py)))
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            PyTypeError::new_err(format!("expected {expected} integers: {}", error.value(py)))
+        } else {
+            error
+        }
+    })
 }
 
 fn asarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {

@@ -15,6 +15,7 @@ mod execution_event;
 mod gauges;
 mod guard;
 mod integers;
+mod items;
 mod kv_events;
 mod plan;
 mod prefix_cache;
@@ -52,4 +53,11 @@ mod _core {
     use crate::request::RequestSpec;
     #[pymodule_export]
     use crate::scheduler::Scheduler;
+    use pyo3::prelude::*;
+
+    /// Without NumPy the import fails, rather than the first array.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.py().import("numpy").map(drop)
+    }
 }

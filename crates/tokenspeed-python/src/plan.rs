@@ -133,7 +133,7 @@ impl ExecutionPlan {
             }
             let cells: Bound<'py, PyArray2<i32>> = views::matrix(this, cells, |plan: &Self| {
                 (views::cell_numbers(&plan.0.plan.changed_cells[group]), 3)
-            });
+            })?;
             changed.set_item(&data.groups.names[group], cells)?;
         }
         Ok(changed)

@@ -6,6 +6,7 @@ use tokenspeed_scheduler as core;
 
 use crate::errors;
 use crate::integers::Tokens;
+use crate::items;
 use crate::scheduler::Scheduler;
 
 #[pymethods]
@@ -43,7 +44,7 @@ impl Scheduler {
     fn expand_prefix_keys<'py>(
         &self,
         py: Python<'py>,
-        content_hashes: Vec<Bound<'py, PyString>>,
+        #[pyo3(from_py_with = items::of)] content_hashes: Vec<Bound<'py, PyString>>,
     ) -> PyResult<StorageKeys<'py>> {
         let blocks = self.core.read(py, |core| core.expand_prefix_pages(content_hashes.len()))?;
         let mut keys = StorageKeys::default();
@@ -60,9 +61,9 @@ impl Scheduler {
     fn register_storage_keys(
         &self,
         py: Python<'_>,
-        group_ids: Vec<i64>,
-        content_hashes: Vec<String>,
-        page_offsets: Vec<i64>,
+        #[pyo3(from_py_with = items::of)] group_ids: Vec<i64>,
+        #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
+        #[pyo3(from_py_with = items::of)] page_offsets: Vec<i64>,
     ) -> PyResult<()> {
         let _ = (group_ids, content_hashes, page_offsets);
         Err(errors::unsupported(
@@ -76,9 +77,9 @@ impl Scheduler {
     fn unregister_storage_keys(
         &self,
         py: Python<'_>,
-        group_ids: Vec<i64>,
-        content_hashes: Vec<String>,
-        page_offsets: Vec<i64>,
+        #[pyo3(from_py_with = items::of)] group_ids: Vec<i64>,
+        #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
+        #[pyo3(from_py_with = items::of)] page_offsets: Vec<i64>,
     ) -> PyResult<()> {
         let _ = (group_ids, content_hashes, page_offsets);
         Err(errors::unsupported(

@@ -16,6 +16,7 @@ use crate::config::SchedulerConfig;
 use crate::execution_event::ExecutionEvent;
 use crate::guard::Guarded;
 use crate::integers::{Integers, Tokens};
+use crate::items;
 use crate::plan::{ExecutionPlan, GroupNames, PlanData};
 use crate::request::RequestSpec;
 use crate::views;
@@ -57,7 +58,7 @@ impl Scheduler {
     fn submit_requests(
         &self,
         py: Python<'_>,
-        request_specs: Vec<PyRef<'_, RequestSpec>>,
+        #[pyo3(from_py_with = items::of)] request_specs: Vec<PyRef<'_, RequestSpec>>,
     ) -> PyResult<()> {
         let specs: Vec<core::RequestSpec> =
             request_specs.iter().map(|spec| (&**spec).into()).collect();

@@ -13,6 +13,8 @@ use tokenspeed_scheduler::Handle;
 use tokenspeed_scheduler::cache::PersistentTable;
 use tokenspeed_scheduler::plan::output::ChangedCell;
 
+use crate::errors;
+
 /// An array over a slice inside `owner`, which the array keeps alive.
 ///
 /// The slice's lifetime is that of a shared borrow of a frozen class, for as long as one likes: the
@@ -35,15 +37,16 @@ pub fn matrix<'py, O, T>(
     owner: &Bound<'py, O>,
     rows: usize,
     slice: impl for<'a> Fn(&'a O) -> (&'a [T], usize),
-) -> Bound<'py, PyArray2<T>>
+) -> PyResult<Bound<'py, PyArray2<T>>>
 where
     O: PyClass<Frozen = True> + Sync,
     T: Element + Copy,
 {
     let (cells, columns) = slice(owner.get());
-    let view = ArrayView2::from_shape((rows, columns), cells).expect("rows * columns cells");
+    let view = ArrayView2::from_shape((rows, columns), cells)
+        .map_err(|error| errors::internal(owner.py(), &format!("{rows} x {columns}: {error}")))?;
     // SAFETY: as in `vector`.
-    unsafe { over(owner.as_any(), view) }
+    Ok(unsafe { over(owner.as_any(), view) })
 }
 
 /// The numbers of handles.

@@ -159,7 +159,7 @@ impl SchedulerConfig {
             return Err(Error::config("enable_l3_storage", "True", rule));
         }
         self.validate_decode_budget()?;
-        self.validate_block_ids()
+        self.validate_sizes()
     }
 
     /// The subset that the capacity model reads: everything but the pool's size and what does not
@@ -233,26 +233,37 @@ impl SchedulerConfig {
         Ok(())
     }
 
-    /// Block tables are 32-bit: the last block of each tier has to have an id that fits.
-    fn validate_block_ids(&self) -> Result<()> {
+    /// The tables of rows and blocks are made at once: a size that no machine holds is refused by
+    /// name, since an allocation that fails would end the process (`liveness.md` 4).
+    fn validate_sizes(&self) -> Result<()> {
+        if self.max_batch_size > MAX_ROWS {
+            let rule = format!("be at most {MAX_ROWS} (the rows that requests run in)");
+            return Err(Error::config("max_batch_size", self.max_batch_size, &rule));
+        }
         for (field, parents) in [
             ("num_device_pages", self.usable_device_parents()),
             ("num_host_pages", self.usable_host_parents()),
         ] {
-            for group in &self.cache_groups {
-                let k = group.cache_blocks_per_lcm_block;
-                if parents * k > MAX_VALUE {
-                    let rule = format!(
-                        "keep the block ids of group '{}' within 31 bits ({k} blocks an LCM block)",
-                        group.group_id
-                    );
-                    return Err(Error::config(field, parents + 1, &rule));
-                }
+            let blocks_of =
+                |group: &CacheGroupConfig| parents.saturating_mul(group.cache_blocks_per_lcm_block);
+            let blocks = self.cache_groups.iter().map(blocks_of).fold(parents, i64::saturating_add);
+            if blocks > MAX_BLOCKS {
+                let rule = format!(
+                    "come to at most {MAX_BLOCKS} blocks over all groups, \
+                     `cache_blocks_per_lcm_block` each a parent; here {blocks}"
+                );
+                return Err(Error::config(field, parents + 1, &rule));
             }
         }
         Ok(())
     }
 }
+
+/// Rows of a request pool: far beyond a batch that a device runs.
+const MAX_ROWS: i64 = 1 << 16;
+
+/// Blocks of a tier: some gigabytes of bookkeeping, far beyond a device's or a host's memory.
+const MAX_BLOCKS: i64 = 1 << 26;
 
 /// The largest value of an integer field: what fits the 32-bit arrays of a plan.
 const MAX_VALUE: i64 = i32::MAX as i64;

@@ -157,6 +157,22 @@ pub enum Error {
         rule: String,
     },
 
+    /// A reserve that no pool could hold beside the request's tokens.
+    ///
+    /// ``request 'a': a reserve of -1 tokens; it must be 0 to 24 (what the bound on one request leaves)``
+    #[error(
+        "request '{request_id}': a reserve of {reserve_num_tokens} tokens; it must be 0 to \
+         {limit_tokens} (what the bound on one request leaves)"
+    )]
+    BadReserve {
+        /// The request.
+        request_id: String,
+        /// Tokens asked for.
+        reserve_num_tokens: i64,
+        /// The most that may be asked for.
+        limit_tokens: i64,
+    },
+
     /// Arrays (results of a round, storage keys) that do not describe one list of entries.
     ///
     /// ``array `offsets` has 3 entries; it must have one more than `request_ids` (4)``
@@ -228,6 +244,7 @@ impl Error {
             Error::UnexpectedEvent { .. } => "unexpected_event",
             Error::ResultNotOwed { .. } => "result_not_owed",
             Error::BadResult { .. } => "bad_result",
+            Error::BadReserve { .. } => "bad_reserve",
             Error::BadArrays { .. } => "bad_arrays",
             Error::UnknownOperation { .. } => "unknown_operation",
             Error::UnknownGroup { .. } => "unknown_group",
@@ -247,6 +264,7 @@ impl Error {
             Error::UnexpectedEvent { .. }
             | Error::ResultNotOwed { .. }
             | Error::BadResult { .. }
+            | Error::BadReserve { .. }
             | Error::BadArrays { .. }
             | Error::UnknownOperation { .. } => ErrorKind::Event,
             Error::UnknownGroup { .. } => ErrorKind::Config,

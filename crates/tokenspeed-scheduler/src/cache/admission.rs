@@ -1,6 +1,6 @@
 //! Admission: all or nothing, with the least eviction that makes it fit (`cache.md` §7).
 
-use super::coordinator::Coordinator;
+use super::coordinator::{Coordinator, PARENT_WEIGHT};
 use super::demand::{Demand, Growth};
 use super::geometry::{BlockId, GroupIndex, HOLE};
 use super::holdings::{Holdings, Progress};
@@ -88,7 +88,9 @@ impl Coordinator {
             let growth = demands[group].growth(slots, self.tokens_of(hit.total_pages), geometry);
             growth.blocks + if with_loads { hit.host_blocks(group) } else { 0 }
         };
-        (0..demands.len()).map(|group| blocks(group) as u64 * self.weights[group]).sum()
+        let weight =
+            |group: GroupIndex| PARENT_WEIGHT / u64::from(self.geometries[group].blocks_per_parent);
+        (0..demands.len()).map(|group| blocks(group) as u64 * weight(group)).sum()
     }
 
     fn growth(

@@ -10,6 +10,9 @@ use super::transfer::Transfers;
 use crate::config::SchedulerConfig;
 use crate::identity::{ContentHash, PageId, PrefixPages};
 
+/// What a parent weighs in the measure of [`Coordinator::room`].
+pub(super) const PARENT_WEIGHT: u64 = 1 << 32;
+
 /// All that is cached, and where.
 #[derive(Debug)]
 pub struct Coordinator {
@@ -24,8 +27,6 @@ pub struct Coordinator {
     pub(super) persistent: PersistentTables,
     /// The last access epoch issued.
     epoch: u64,
-    /// By group: what one of its blocks weighs, where a parent weighs the same in every group.
-    pub(super) weights: Vec<u64>,
     /// Pages that either index has learned of since they were last taken.
     pub(super) newly_cached: Vec<PageId>,
 }
@@ -49,7 +50,6 @@ impl Coordinator {
             transfers: Transfers::default(),
             persistent: PersistentTables::new(geometries.len(), config.max_batch_size as usize + 1),
             epoch: 0,
-            weights: geometries.iter().map(|g| parent_weight(&geometries) / weight_of(g)).collect(),
             newly_cached: Vec::new(),
             geometries,
         }
@@ -99,12 +99,16 @@ impl Coordinator {
         Hit::none(self.geometries.len())
     }
 
-    /// What the pool could hold at most for newcomers, in a measure in which every parent weighs the
-    /// same. An admission whose need weighs more cannot fit.
+    /// What the pool could hold at most for newcomers, in a measure in which a parent weighs
+    /// [`PARENT_WEIGHT`] and a block its share, rounded in favour of fitting. An admission whose need
+    /// ([`Coordinator::need`]) weighs more cannot fit.
     pub fn room(&self) -> u64 {
-        let parents = self.available_parents() as u64 * parent_weight(&self.geometries);
-        let slack = |group: GroupIndex| self.device.pool.slack_slots(group) as u64;
-        parents + (0..self.weights.len()).map(|g| slack(g) * self.weights[g]).sum::<u64>()
+        let slack = |group: GroupIndex| {
+            let k = u64::from(self.geometries[group].blocks_per_parent);
+            self.device.pool.slack_slots(group) as u64 * PARENT_WEIGHT.div_ceil(k)
+        };
+        let parents = self.available_parents() as u64 * PARENT_WEIGHT;
+        parents + (0..self.geometries.len()).map(slack).sum::<u64>()
     }
 
     /// Pages that either index has learned of since the last call.
@@ -267,16 +271,4 @@ impl Coordinator {
     pub fn drain_changed_cells(&mut self, changed: &mut Vec<Vec<ChangedCell>>) {
         self.persistent.drain_changes(changed);
     }
-}
-
-fn weight_of(geometry: &Geometry) -> u64 {
-    u64::from(geometry.blocks_per_parent)
-}
-
-/// What a parent weighs: the least number that every group's block divides.
-fn parent_weight(geometries: &[Geometry]) -> u64 {
-    fn gcd(a: u64, b: u64) -> u64 {
-        if b == 0 { a } else { gcd(b, a % b) }
-    }
-    geometries.iter().map(weight_of).fold(1, |lcm, k| lcm / gcd(lcm, k) * k)
 }

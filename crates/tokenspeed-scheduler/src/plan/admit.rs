@@ -28,7 +28,7 @@ impl Round<'_> {
         let Some(row) = self.rows.next() else {
             return Outcome::NotNow;
         };
-        if self.end_if_outgrown(key) {
+        if self.end_if_over(key) {
             return Outcome::NotNow;
         }
         let idle = self.pool_is_idle();
@@ -68,7 +68,7 @@ impl Round<'_> {
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }
-        let reserve = PrefillReserve::new(request, chunk, true);
+        let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
         let first = FirstAdmission { hit, pages: &request.pages, row };
         let mut holdings = std::mem::take(&mut request.holdings);
@@ -87,6 +87,7 @@ impl Round<'_> {
         }
         self.rows.take(key);
         let from = self.requests[key].state();
+        self.requests[key].last_handle = None;
         self.requests[key].recovering =
             matches!(from, State::Retracted { has_recoverable_snapshot: true, .. });
         self.chunk_admitted(key, chunk, hit)
@@ -114,7 +115,7 @@ impl Round<'_> {
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }
-        let reserve = PrefillReserve::new(request, chunk, false);
+        let reserve = PrefillReserve::new(self.rules, request, chunk, false);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
         let mut holdings = std::mem::take(&mut self.requests[key].holdings);
         let progress = self.requests[key].progress(self.rules.granularity);

@@ -50,6 +50,10 @@ fn align(rules: &Rules, begin: i64, prompt_tokens: i64, raw: i64, promotion: Opt
     if (!rules.has_state_group && !pending) || begin + raw == prompt_tokens {
         return raw;
     }
-    let aligned_end = (begin + raw) / rules.granularity * rules.granularity;
-    (aligned_end - begin).max(0)
+    let to_boundary = |size: i64| (begin + size) / rules.granularity * rules.granularity - begin;
+    if to_boundary(rules.config.max_scheduled_tokens) <= 0 {
+        // Not even a whole round's budget reaches a page: the boundary yields, or nothing would run.
+        return raw;
+    }
+    to_boundary(raw).max(0)
 }

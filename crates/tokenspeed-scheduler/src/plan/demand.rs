@@ -12,17 +12,25 @@ use crate::request::Request;
 pub struct PrefillReserve {
     /// Whether the chunk completes the prompt, so that a decode step follows.
     completes: bool,
+    /// What a decode step behind the prompt may write: the step's width, or less near the end of a
+    /// declared budget, so that a readmission never holds more than the bound counted for the request.
+    decode_slot: i64,
     /// Held by full groups from a first chunk on: the rest of the prompt and the headroom.
     headroom: i64,
 }
 
 impl PrefillReserve {
     /// The reserve of a chunk; `first` where it opens an admission.
-    pub fn new(request: &Request, chunk: Chunk, first: bool) -> PrefillReserve {
+    pub fn new(rules: &Rules, request: &Request, chunk: Chunk, first: bool) -> PrefillReserve {
         let headroom = if first { request.admission_headroom() } else { 0 };
         let rest = request.prompt_tokens - chunk.end();
+        let open = match request.max_new_tokens {
+            0 => rules.decode_width,
+            budget => rules.limit_of(request.submitted_tokens, budget) - chunk.end(),
+        };
         PrefillReserve {
             completes: rest == 0,
+            decode_slot: rules.decode_width.min(open),
             // Without a declared budget there is no headroom to hold, and the rest of the prompt is
             // admitted chunk by chunk.
             headroom: if headroom == 0 { 0 } else { rest + headroom },
@@ -32,8 +40,8 @@ impl PrefillReserve {
 
 impl PrefillReserve {
     /// The reserve of a first chunk as if it did not complete its prompt.
-    pub fn of_incomplete(request: &Request, chunk: Chunk) -> PrefillReserve {
-        PrefillReserve { completes: false, ..PrefillReserve::new(request, chunk, true) }
+    pub fn of_incomplete(rules: &Rules, request: &Request, chunk: Chunk) -> PrefillReserve {
+        PrefillReserve { completes: false, ..PrefillReserve::new(rules, request, chunk, true) }
     }
 }
 
@@ -44,7 +52,7 @@ pub fn prefill_demands(
     chunk: Chunk,
     reserve: PrefillReserve,
 ) -> Vec<Demand> {
-    let decode_slot = if reserve.completes { rules.decode_width } else { 0 };
+    let decode_slot = if reserve.completes { reserve.decode_slot } else { 0 };
     let demand = |(geometry, &growth): (&Geometry, &i64)| match geometry.kind {
         GroupKind::Full => {
             Demand::Dense { tokens: chunk.size, reserve: decode_slot.max(reserve.headroom) }

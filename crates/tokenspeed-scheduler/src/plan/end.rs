@@ -12,23 +12,35 @@ impl Round<'_> {
             .requests
             .residents()
             .filter(|&key| {
-                let request = &self.requests[key];
-                request.forwards_out == 0 && request.budget_is_spoken_for()
+                self.requests[key].forwards_out == 0 && self.requests[key].budget_is_spent()
             })
             .collect();
         for key in spent {
-            let request = &self.requests[key];
+            self.end_if_spent(key);
+        }
+    }
+
+    /// Ends a request that could never go on. Whether it did.
+    pub(super) fn end_if_over(&mut self, key: RequestKey) -> bool {
+        self.end_if_spent(key) || self.end_if_outgrown(key)
+    }
+
+    fn end_if_spent(&mut self, key: RequestKey) -> bool {
+        let request = &self.requests[key];
+        let spent = request.budget_is_spent();
+        if spent {
             let text = format!(
                 "request '{}' generated its `max_new_tokens` of {}; finish it, or submit it with more",
                 request.id, request.max_new_tokens
             );
             self.end(key, AbortReason::BudgetSpent, text);
         }
+        spent
     }
 
     /// Ends a request that has outgrown what the whole pool can hold: it was not given a budget to be
     /// bound by (`liveness.md`, "an undeclared budget outgrows the pool"). Whether it did.
-    pub(super) fn end_if_outgrown(&mut self, key: RequestKey) -> bool {
+    fn end_if_outgrown(&mut self, key: RequestKey) -> bool {
         let request = &self.requests[key];
         let (id, tokens) = (&request.id, request.num_tokens());
         let needed = self.rules.limit_of(tokens, 0);

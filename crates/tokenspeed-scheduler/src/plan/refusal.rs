@@ -38,11 +38,11 @@ pub fn least_need(
     let need = if least.size <= 0 {
         0
     } else if may_lose {
-        let reserve = PrefillReserve::of_incomplete(request, least);
+        let reserve = PrefillReserve::of_incomplete(rules, request, least);
         let demands = prefill_demands(rules, cache.geometries(), least, reserve);
         cache.need(hit, &demands, false)
     } else {
-        let reserve = PrefillReserve::new(request, least, true);
+        let reserve = PrefillReserve::new(rules, request, least, true);
         let demands = prefill_demands(rules, cache.geometries(), least, reserve);
         cache.need(hit, &demands, true)
     };

@@ -151,7 +151,7 @@ impl Round<'_> {
         // leftovers that split parents between groups.
         let alone = self.feedback.stalled.contains(&key) && self.requests.residents().count() == 1;
         self.requests[key].stuck_alone += u32::from(alone);
-        if !self.end_if_outgrown(key) {
+        if !self.end_if_over(key) {
             self.retract(key);
         }
     }
@@ -166,7 +166,9 @@ impl Round<'_> {
             self.cache.flush(&mut holdings, progress, Computed::Retraction);
             self.cache.start_pending_stores(StoreGuard::StreamOrdered);
         }
-        self.build.retracted.push(self.rows.handle(holdings.row));
+        let handle = self.rows.handle(holdings.row);
+        self.build.retracted.push(handle);
+        self.requests[key].last_handle = Some(handle);
         self.rows.give_back(holdings.row);
         self.cache.release(&mut holdings);
         *self.retraction_epoch += 1;

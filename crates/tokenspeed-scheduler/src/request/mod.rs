@@ -51,8 +51,11 @@ pub struct Request {
     pub chunks_out: u32,
     /// The round that scheduled the oldest of them; meaningful while `forwards_out > 0`.
     pub owed_since_round: u64,
-    /// Results of forwards that were out when the blocks were taken away: they will count for nothing.
-    pub stale_results: u32,
+    /// Results that were out when an engine took the blocks (`Retract`). They should never come, since
+    /// the forward was withheld; one that does and fits nothing that is owed is passed over.
+    pub late_results: u32,
+    /// The handle under which it was last seated, while it is not.
+    pub last_handle: Option<Handle>,
     /// What the next decode admission asks for in place of the tokens it needs, if that is more.
     pub reserve_next_tokens: Option<i64>,
     /// The drafter's candidates that came with the last result.
@@ -76,6 +79,16 @@ impl Request {
     /// Output so far, in tokens.
     pub fn generated_tokens(&self) -> i64 {
         self.num_tokens() - self.submitted_tokens
+    }
+
+    /// Whether its client may finish it: not before it has output, however often it is recomputed.
+    pub fn can_finish(&self) -> bool {
+        !matches!(self.state, State::Prefilling { .. }) || self.has_generated_output()
+    }
+
+    /// Whether it has generated all that it declared.
+    pub fn budget_is_spent(&self) -> bool {
+        self.max_new_tokens > 0 && self.generated_tokens() >= self.max_new_tokens
     }
 
     /// Whether a client may be reading its output already.

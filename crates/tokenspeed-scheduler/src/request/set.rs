@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Request;
+use super::handle::Handle;
 use super::lifecycle::State;
 use super::waiting::{Queued, WaitingLine};
 
@@ -86,6 +87,11 @@ impl RequestSet {
     /// The live request of that id.
     pub fn find(&self, id: &str) -> Option<RequestKey> {
         self.by_id.get(id).copied()
+    }
+
+    /// The retracted request that a handle last named.
+    pub fn find_retracted(&self, handle: Handle) -> Option<RequestKey> {
+        self.iter().find(|(_, request)| request.last_handle == Some(handle)).map(|(key, _)| key)
     }
 
     /// Whether a key of this round still names a request: a round ends some and admits none.

@@ -56,11 +56,15 @@ impl Scheduler {
         let possible = match event {
             Event::ExtendResult { tokens, .. } => {
                 let width = self.rules.decode_width;
-                return now.owed.land(id, now.state, tokens.len(), width);
+                return now.owed.land(id, now.state, tokens.len(), width).map(drop);
             }
             Event::Finish { .. } => {
                 now.live = false;
-                !matches!(now.state, State::Submitted | State::Prefilling { .. })
+                match now.state {
+                    State::Submitted => false,
+                    State::Prefilling { .. } => request.can_finish(),
+                    _ => true,
+                }
             }
             Event::Abort { .. } => {
                 now.live = false;
@@ -75,7 +79,16 @@ impl Scheduler {
                 possible
             }
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
-                now.state == State::Decoding && *reserve_num_tokens >= 0
+                let left = self.rules.token_limit - request.num_tokens();
+                let limit = left.max(self.rules.decode_width);
+                if !(0..=limit).contains(reserve_num_tokens) {
+                    return Err(Error::BadReserve {
+                        request_id: id.into(),
+                        reserve_num_tokens: *reserve_num_tokens,
+                        limit_tokens: limit,
+                    });
+                }
+                now.state == State::Decoding
             }
             _ => false,
         };
@@ -92,6 +105,11 @@ impl Scheduler {
     fn foresee_acknowledgement(&self, event: &Event) -> Result<()> {
         let (op_id, is_store) = match *event {
             Event::WriteBackDone { op_id } => (op_id, true),
+            Event::LoadBackDone { success: false, .. } => {
+                let feature = "a load-back that failed; only a fetch from L3 storage can, and \
+                               `enable_l3_storage` is not offered yet";
+                return Err(Error::UnsupportedFeature { feature: feature.into() });
+            }
             Event::LoadBackDone { op_id, .. } => (op_id, false),
             _ => return Ok(()),
         };
@@ -141,7 +159,8 @@ impl Scheduler {
     }
 
     /// The blocks do not hold what they should: nothing is published, and the request starts over as
-    /// a new prompt (`scheduler.md` §4). Results still out will count for nothing.
+    /// a new prompt (`scheduler.md` §4). Its forward was withheld: no result is owed any more. One that
+    /// comes late by a handle of that stay, or before it is admitted again, counts for nothing.
     fn retract_without_snapshot(&mut self, key: RequestKey) {
         if !self.requests[key].state().is_resident() {
             return;
@@ -149,9 +168,10 @@ impl Scheduler {
         self.retraction_epoch += 1;
         let epoch = self.retraction_epoch;
         let request = &mut self.requests[key];
+        request.last_handle = Some(self.rows.handle(request.holdings.row));
         self.rows.give_back(request.holdings.row);
         self.cache.release(&mut request.holdings);
-        request.stale_results += std::mem::take(&mut request.forwards_out);
+        request.late_results += std::mem::take(&mut request.forwards_out);
         request.chunks_out = 0;
         request.reserve_next_tokens = None;
         request.prompt_tokens = request.num_tokens();

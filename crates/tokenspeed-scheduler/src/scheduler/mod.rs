@@ -170,7 +170,8 @@ impl Request {
             forwards_out: 0,
             chunks_out: 0,
             owed_since_round: 0,
-            stale_results: 0,
+            late_results: 0,
+            last_handle: None,
             reserve_next_tokens: None,
             spec_candidate_ids: Vec::new(),
         }

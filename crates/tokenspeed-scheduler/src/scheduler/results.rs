@@ -8,8 +8,8 @@ use crate::request::{Handle, Request, RequestKey, State};
 /// The results that a request has out, in the order in which they land.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owed {
-    /// Of forwards whose blocks were taken away: they count for nothing.
-    stale: u32,
+    /// Of forwards whose blocks were taken away: should one come after all, it counts for nothing.
+    late: u32,
     /// Of chunks that do not complete the prompt: they bring no token.
     chunks: u32,
     /// All that count, chunks included.
@@ -21,47 +21,54 @@ pub(super) struct Owed {
 impl Owed {
     pub(super) fn of(request: &Request) -> Owed {
         Owed {
-            stale: request.stale_results,
+            late: request.late_results,
             chunks: request.chunks_out,
             forwards: request.forwards_out,
             sample: request.num_tokens() == request.prompt_tokens,
         }
     }
 
-    /// Checks a result of `tokens` tokens and counts it as landed.
-    pub(super) fn land(&mut self, id: &str, state: State, tokens: usize, width: i64) -> Result<()> {
-        if self.stale > 0 {
-            self.stale -= 1;
-            return Ok(());
-        }
-        if !state.is_resident() {
-            return Err(Error::UnexpectedEvent {
-                request_id: id.into(),
-                event: "ExtendResult".into(),
-                state: state.name().into(),
-            });
-        }
-        if self.forwards == 0 {
-            return Err(Error::ResultNotOwed { request_id: id.into() });
-        }
+    /// Checks a result of `tokens` tokens and counts it as landed; `false` for one that comes late and
+    /// counts for nothing.
+    pub(super) fn land(
+        &mut self,
+        id: &str,
+        state: State,
+        tokens: usize,
+        width: i64,
+    ) -> Result<bool> {
         let fits = match (self.chunks, self.sample) {
             (1.., _) => tokens == 0,
             (0, true) => tokens == 1,
             (0, false) => (1..=width as usize).contains(&tokens),
         };
-        if !fits {
-            return Err(self.misfit(id, tokens, width));
+        if state.is_resident() && self.forwards > 0 && fits {
+            self.forwards -= 1;
+            match self.chunks {
+                0 => self.sample = false,
+                _ => self.chunks -= 1,
+            }
+            return Ok(true);
         }
-        self.forwards -= 1;
-        match self.chunks {
-            0 => self.sample = false,
-            _ => self.chunks -= 1,
+        if self.late > 0 || matches!(state, State::Retracted { .. }) {
+            self.late = self.late.saturating_sub(1);
+            return Ok(false);
         }
-        Ok(())
+        Err(self.refusal(id, state, tokens, width))
     }
 
     #[cold]
-    fn misfit(&self, id: &str, tokens: usize, width: i64) -> Error {
+    fn refusal(&self, id: &str, state: State, tokens: usize, width: i64) -> Error {
+        if !state.is_resident() {
+            return Error::UnexpectedEvent {
+                request_id: id.into(),
+                event: "ExtendResult".into(),
+                state: state.name().into(),
+            };
+        }
+        if self.forwards == 0 {
+            return Error::ResultNotOwed { request_id: id.into() };
+        }
         let rule = match (self.chunks, self.sample) {
             (1.., _) => "be empty (an intermediate chunk samples nothing)".into(),
             (0, true) => "have 1 (the prompt's sample)".into(),
@@ -70,9 +77,9 @@ impl Owed {
         Error::BadResult { request_id: id.into(), tokens, rule }
     }
 
-    /// The blocks are gone: nothing that is out will count.
+    /// The blocks are gone: nothing that is out will count any more.
     pub(super) fn forfeit(&mut self) {
-        self.stale += self.forwards;
+        self.late += self.forwards;
         self.forwards = 0;
         self.chunks = 0;
     }
@@ -110,9 +117,7 @@ impl Scheduler {
                     rule: "name each request once".into(),
                 });
             }
-            // A live handle is of the row's present tenant: results of a former stay are not its.
-            let mut owed = Owed { stale: 0, ..Owed::of(request) };
-            owed.land(&request.id, request.state(), span.len(), width)
+            Owed::of(request).land(&request.id, request.state(), span.len(), width).map(drop)
         });
         self.seen_rows = seen;
         checked?;
@@ -124,34 +129,42 @@ impl Scheduler {
         self.verify()
     }
 
-    /// Ends many requests at once, as `Finish` events would; handles of requests gone are ignored.
+    /// Ends many requests at once, as `Finish` events would; handles of requests gone are ignored. The
+    /// last handle of a retracted request still names it.
     ///
     /// # Errors
-    /// [`Error::UnexpectedEvent`] for one whose prompt is not scheduled in full; then none is ended.
+    /// [`Error::UnexpectedEvent`] for one without output whose prompt is under way; then none is ended.
     pub fn finish(&mut self, handles: &[Handle]) -> Result<()> {
-        for key in handles.iter().filter_map(|&handle| self.rows.find(handle)) {
+        let named = |handle: &Handle| {
+            self.rows.find(*handle).or_else(|| self.requests.find_retracted(*handle))
+        };
+        let mut keys: Vec<RequestKey> = handles.iter().filter_map(named).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        if let Some(&key) = keys.iter().find(|&&key| !self.requests[key].can_finish()) {
             let request = &self.requests[key];
-            if matches!(request.state(), State::Prefilling { .. }) {
-                return Err(Error::UnexpectedEvent {
-                    request_id: request.id.to_string(),
-                    event: "Finish".into(),
-                    state: request.state().name().into(),
-                });
-            }
+            return Err(Error::UnexpectedEvent {
+                request_id: request.id.to_string(),
+                event: "Finish".into(),
+                state: request.state().name().into(),
+            });
         }
         for &handle in handles {
-            if let Some(key) = self.rows.find(handle) {
+            let key = self.rows.find(handle).or_else(|| self.requests.find_retracted(handle));
+            if let Some(key) = key {
                 self.finish_request(key);
             }
         }
         self.verify()
     }
 
-    /// One result that was checked; by id, so the stale ones of a former stay come first.
+    /// One result that was checked, by id.
     pub(super) fn land_result(&mut self, key: RequestKey, tokens: &[i32], candidates: Vec<i32>) {
         let request = &mut self.requests[key];
-        if request.stale_results > 0 {
-            request.stale_results -= 1;
+        let width = self.rules.decode_width;
+        let landed = Owed::of(request).land(&request.id, request.state(), tokens.len(), width);
+        if !landed.unwrap_or(false) {
+            request.late_results = request.late_results.saturating_sub(1);
             return;
         }
         request.spec_candidate_ids = candidates;

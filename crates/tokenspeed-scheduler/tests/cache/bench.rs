@@ -152,7 +152,7 @@ impl Bench {
     /// Publishes and stores what is cached of it, as at its end.
     pub fn flush(&mut self, guest: &mut Guest) -> CopyOp {
         let progress = progress(&guest.pages, guest.computed, guest.prompt, self.p);
-        self.cache.flush(&mut guest.holdings, progress);
+        self.cache.flush(&mut guest.holdings, progress, Computed::Finish);
         self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
         self.cache.take_copies().0
     }

@@ -31,7 +31,9 @@ pub enum By {
     Prefill,
     Decode,
     /// Either, and the request finishes or is retracted.
-    Departure,
+    Departure {
+        gives_way: bool,
+    },
 }
 
 /// What a first admission brings.

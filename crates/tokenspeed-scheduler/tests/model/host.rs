@@ -39,9 +39,9 @@ impl Copy {
 impl Model {
     /// "Finish queues whatever of the request is Device-cached, and for each state group only its
     /// latest snapshot within the prompt" (§6).
-    pub fn flush(&mut self, request: usize, progress: &Progress<'_>) {
+    pub fn flush(&mut self, request: usize, progress: &Progress<'_>, gives_way: bool) {
         // The pages of full groups and the states follow with everything else.
-        self.publish(request, &Progress { by: By::Departure, ..*progress });
+        self.publish(request, &Progress { by: By::Departure { gives_way }, ..*progress });
         if self.host.is_none() {
             return;
         }

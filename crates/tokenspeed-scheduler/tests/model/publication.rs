@@ -15,7 +15,7 @@ impl Model {
         let frontier = progress.computed;
         let kind = if holding.promotion == Some(frontier) {
             Kind::Promoted
-        } else if frontier == progress.prompt || progress.by == By::Departure {
+        } else if frontier == progress.prompt || matches!(progress.by, By::Departure { .. }) {
             // What is published as the request departs is where it, or its next turn, comes back.
             Kind::Endpoint
         } else {
@@ -51,7 +51,7 @@ impl Model {
                             () if holding.promotion == Some(boundary) => Kind::Promoted,
                             () if boundary == last_aligned => Kind::Endpoint,
                             // The recovery endpoint of `scheduler.md` §1.2.
-                            () if progress.by == By::Departure => Kind::Endpoint,
+                            () if matches!(progress.by, By::Departure { .. }) => Kind::Endpoint,
                             () => Kind::Chunk,
                         };
                         if page > from && page <= to && kind > Kind::Chunk {
@@ -98,9 +98,12 @@ impl Model {
             self.device.index.insert(key, entry);
             return true;
         };
+        let canonical = entry.block;
+        if canonical == own && progress.by == (By::Departure { gives_way: true }) {
+            return false;
+        }
         entry.epoch = holding.epoch;
         entry.kind = entry.kind.max(kind);
-        let canonical = entry.block;
         if canonical != own {
             holding.tables[group][slot] = canonical;
             self.device.own(group, canonical);

@@ -343,7 +343,9 @@ impl Play {
             prompt_tokens: life.prompt,
             by: core_by,
         };
-        self.core.flush(&mut life.holdings, core_progress);
+        let gives_way = guard == Guard::StreamOrdered;
+        let departure = if gives_way { Computed::Retraction } else { Computed::Finish };
+        self.core.flush(&mut life.holdings, core_progress, departure);
         self.core.start_pending_stores(core_guard);
         let progress = model::Progress {
             tokens: &life.tokens,
@@ -351,7 +353,7 @@ impl Play {
             prompt: life.prompt,
             by,
         };
-        self.model.flush(id, &progress);
+        self.model.flush(id, &progress, gives_way);
         let started = self.model.start_stores(guard);
         self.lives.insert(id, life);
         self.compare_copies(started, None);

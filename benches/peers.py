@@ -1,0 +1,277 @@
+"""The schedulers that are compared, each behind what every LLM scheduler has.
+
+A peer is one small class: it takes requests, decides rounds, takes results in, lets requests go.
+To add one (vLLM's scheduler, SGLang's), write a class with the methods of `Peer` and name it in
+`PEERS`. What is timed is `submit`, `plan` and `feed`: a peer does in them what an engine would have
+to do to use it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+SAMPLE = 7
+"""The token that every request samples."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The engine that a scheduler plans for: one full-attention group, no host cache."""
+
+    page_tokens: int
+    """Tokens of a cache block, and of a page of the prefix cache."""
+    blocks: int
+    """Usable blocks."""
+    rows: int
+    """Requests that may hold blocks at once."""
+    round_tokens: int
+    """Tokens of input that a round may take."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to come."""
+
+    id: str
+    tokens: npt.NDArray[np.int32]
+    max_new_tokens: int = 0
+    """0: undeclared."""
+
+
+class Peer(Protocol):
+    """One scheduler. Its engine's forwards end at once; whoever may sample samples one token."""
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    """One line: what it is and how it is used here."""
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """Why it cannot be played here, if it cannot."""
+
+    def __init__(self, pool: Pool) -> None: ...
+
+    def prepare(self, requests: Sequence[Request]) -> Any:
+        """Requests in the form in which an engine would have them. Not timed."""
+
+    def submit(self, prepared: Any) -> None:
+        """Timed: hands prepared requests in."""
+
+    def plan(self) -> Any:
+        """Timed: decides a round and reads all of it that a model runner needs."""
+
+    def feed(self, round_: Any) -> None:
+        """Timed: brings the results of a round in, one token for each request that samples."""
+
+    def sampled(self, round_: Any) -> list[str]:
+        """Ids of the requests that sample a token in a round. Not timed."""
+
+    def finish(self, request_ids: Sequence[str]) -> None:
+        """Lets requests go; what they computed stays cached. Not timed."""
+
+
+class ArrayRound(NamedTuple):
+    """What an engine reads of a plan on the array path: views, nothing is copied."""
+
+    batch: Any
+    handles: npt.NDArray[np.uint64]
+    rows: npt.NDArray[np.int32]
+    input_lengths: npt.NDArray[np.int32]
+    input_ids: npt.NDArray[np.int32]
+    prefix_lens: npt.NDArray[np.int32]
+    prompt_lens: npt.NDArray[np.int32]
+    changed_cells: dict[str, npt.NDArray[np.int32]]
+    """Cells of the persistent block tables that the round changed."""
+    pages_to_zero: dict[str, npt.NDArray[np.int32]]
+    copies: list[Any]
+
+    def samples(self) -> npt.NDArray[np.int64]:
+        """Tokens that each request samples: none from a chunk that leaves some of its prompt."""
+        samples = np.ones(len(self.handles), dtype=np.int64)
+        prefills = len(self.prefix_lens)
+        if prefills:
+            ends = self.prefix_lens + self.input_lengths[:prefills]
+            samples[:prefills] = ends == self.prompt_lens[:prefills]
+        return samples
+
+
+class Arrays:
+    """tokenspeed.scheduler as a new engine would use it."""
+
+    name = "arrays"
+    about = "tokenspeed.scheduler: numpy views, persistent block tables, results by handle"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return _not_importable("tokenspeed.scheduler")
+
+    def __init__(self, pool: Pool) -> None:
+        self._api = importlib.import_module("tokenspeed.scheduler")
+        self._scheduler = self._api.Scheduler(_config(self._api, pool))
+        self._scheduler.use_persistent_tables()
+
+    def prepare(self, requests: Sequence[Request]) -> list[Request]:
+        return list(requests)
+
+    def submit(self, prepared: list[Request]) -> None:
+        spec = self._api.RequestSpec
+        self._scheduler.submit_requests([spec(r.id, r.tokens, r.max_new_tokens) for r in prepared])
+
+    def plan(self) -> ArrayRound:
+        plan = self._scheduler.next_execution_plan()
+        (batch,) = plan.forward
+        return ArrayRound(
+            batch,
+            batch.handles,
+            batch.request_pool_indices_array,
+            batch.input_lengths_array,
+            batch.input_ids_array,
+            batch.extend_prefix_lens_array,
+            batch.prefill_lengths_array,
+            plan.changed_cells,
+            plan.pages_to_zero_arrays(),
+            plan.cache,
+        )
+
+    def feed(self, round_: ArrayRound) -> None:
+        offsets = np.zeros(len(round_.handles) + 1, dtype=np.int64)
+        np.cumsum(round_.samples(), out=offsets[1:])
+        tokens = np.full(offsets[-1], SAMPLE, dtype=np.int32)
+        self._scheduler.advance_results(round_.handles, tokens, offsets)
+
+    def sampled(self, round_: ArrayRound) -> list[str]:
+        return [id for id, n in zip(round_.batch.request_ids, round_.samples()) if n]
+
+    def finish(self, request_ids: Sequence[str]) -> None:
+        _finish(self._api, self._scheduler, request_ids)
+
+
+class EventRound(NamedTuple):
+    """What an engine reads of a plan on the compatible path: lists, and arrays for the tables."""
+
+    request_ids: list[str]
+    num_extends: int
+    rows: list[int]
+    input_lengths: list[int]
+    input_ids: list[int]
+    prefix_lens: list[int]
+    prompt_lens: list[int]
+    decode_input_ids: list[int]
+    block_tables: dict[str, npt.NDArray[np.int32]]
+    pages_to_zero: dict[str, list[int]]
+    copies: list[Any]
+
+    def samples(self, at: int) -> bool:
+        """Whether the request at that place samples a token."""
+        return (
+            at >= self.num_extends
+            or self.prefix_lens[at] + self.input_lengths[at] == self.prompt_lens[at]
+        )
+
+
+class Compatible:
+    """tokenspeed.scheduler through the surface that the published wheel has too."""
+
+    name = "compatible"
+    about = "tokenspeed.scheduler as an engine of the published wheel uses it: lists and events"
+    module: ClassVar[str] = "tokenspeed.scheduler"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        return _not_importable(cls.module)
+
+    def __init__(self, pool: Pool) -> None:
+        self._api = importlib.import_module(self.module)
+        self._scheduler = self._api.Scheduler(_config(self._api, pool))
+
+    def prepare(self, requests: Sequence[Request]) -> list[tuple[str, list[int], int]]:
+        return [(r.id, r.tokens.tolist(), r.max_new_tokens) for r in requests]
+
+    def submit(self, prepared: list[tuple[str, list[int], int]]) -> None:
+        specs = []
+        for request_id, tokens, max_new_tokens in prepared:
+            spec = self._api.RequestSpec()
+            spec.request_id = request_id
+            spec.tokens = tokens
+            spec.max_new_tokens = max_new_tokens
+            specs.append(spec)
+        self._scheduler.submit_requests(specs)
+
+    def plan(self) -> EventRound:
+        plan = self._scheduler.next_execution_plan()
+        (batch,) = plan.forward
+        return EventRound(
+            batch.request_ids,
+            batch.num_extends(),
+            batch.request_pool_indices,
+            batch.input_lengths,
+            batch.input_ids,
+            batch.extend_prefix_lens,
+            batch.prefill_lengths,
+            batch.decode_input_ids,
+            batch.block_tables_arrays(),
+            plan.pages_to_zero,
+            plan.cache,
+        )
+
+    def feed(self, round_: EventRound) -> None:
+        event = self._api.ExecutionEvent()
+        for at, request_id in enumerate(round_.request_ids):
+            result = self._api.ForwardEvent.ExtendResult()
+            result.request_id = request_id
+            result.tokens = [SAMPLE] if round_.samples(at) else []
+            event.add_event(result)
+        self._scheduler.advance(event)
+
+    def sampled(self, round_: EventRound) -> list[str]:
+        return [id for at, id in enumerate(round_.request_ids) if round_.samples(at)]
+
+    def finish(self, request_ids: Sequence[str]) -> None:
+        _finish(self._api, self._scheduler, request_ids)
+
+
+class Reference(Compatible):
+    """The published wheel, an independent implementation in C++."""
+
+    name = "reference"
+    about = "the tokenspeed-scheduler wheel, used in the same way as `compatible`"
+    module = "tokenspeed_scheduler"
+
+
+PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Arrays, Compatible, Reference)}
+"""By name, in the order of the tables."""
+
+
+def _not_importable(module: str) -> str | None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        return str(error)
+    return None
+
+
+def _config(api: Any, pool: Pool) -> Any:
+    config = api.SchedulerConfig()
+    config.prefix_granularity = pool.page_tokens
+    config.num_device_pages = pool.blocks + 1
+    config.max_scheduled_tokens = pool.round_tokens
+    config.max_batch_size = pool.rows
+    config.decode_input_tokens = 1
+    config.cache_groups = [api.CacheGroupConfig("full", pool.page_tokens, pool.blocks + 1)]
+    return config
+
+
+def _finish(api: Any, scheduler: Any, request_ids: Sequence[str]) -> None:
+    event = api.ExecutionEvent()
+    for request_id in request_ids:
+        finish = api.ForwardEvent.Finish()
+        finish.request_id = request_id
+        event.add_event(finish)
+    scheduler.advance(event)
