@@ -28,6 +28,17 @@ def unaligned(values: np.ndarray) -> np.ndarray:
     return view
 
 
+def record_field(values: np.ndarray) -> np.ndarray:
+    """A view of the same values, strided and unaligned, in packed records."""
+    records = np.zeros(len(values), dtype=[("pad", np.int8), ("values", values.dtype)])
+    records["values"] = values
+    return records["values"]
+
+
+def view_of(values: np.ndarray) -> memoryview:
+    return memoryview(values)  # type: ignore[arg-type]  # a buffer from Python 3.12 on, for mypy
+
+
 def read_only(values: np.ndarray) -> np.ndarray:
     copy = values.copy()
     copy.flags.writeable = False
@@ -41,9 +52,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
     "reversed and strided": lambda values: strided(values, -2),
     "unaligned": unaligned,
     "unaligned and reversed": lambda values: unaligned(values[::-1])[::-1],
-    "a record's field": lambda values: np.rec.fromarrays(
-        [np.zeros(len(values), np.int8), values], names="pad,values"
-    )["values"],
+    "a record's field": record_field,
     "a column": lambda values: np.stack([values, values + values.dtype.type(1)], axis=1)[:, 0],
     "of the other endianness": lambda values: values.astype(values.dtype.newbyteorder()),
     "of the other endianness, reversed": lambda values: strided(
@@ -51,8 +60,8 @@ LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
     ),
     "read-only": read_only,
     "of objects": lambda values: values.astype(object),
-    "a memoryview": memoryview,
-    "a reversed memoryview": lambda values: memoryview(values[::-1].copy())[::-1],
+    "a memoryview": view_of,
+    "a reversed memoryview": lambda values: view_of(values[::-1].copy())[::-1],
     "an array.array": lambda values: array.array(values.dtype.char, values.tolist()),
     "a list": lambda values: values.tolist(),
     "a list of NumPy's integers": list,

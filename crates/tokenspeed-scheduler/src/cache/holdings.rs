@@ -78,14 +78,29 @@ pub enum Computed {
     /// Anything, and the request ends: what is published last is an endpoint to come back to, and the
     /// store is made of all that is cached.
     Finish,
-    /// Anything, and the request gives way: the same, but what was published before stays what it was.
-    Retraction,
+    /// A prefill, and the request gives way: the same, but what was published before stays what it was.
+    RetractedPrefill,
+    /// A decode, and the request gives way: it adds no endpoint.
+    RetractedDecode,
 }
 
 impl Computed {
-    /// Whether the request lets go of its blocks.
-    pub fn leaves(self) -> bool {
-        matches!(self, Computed::Finish | Computed::Retraction)
+    /// The same, where the request is retracted.
+    pub fn retracted(self) -> Computed {
+        match self {
+            Computed::Decode => Computed::RetractedDecode,
+            _ => Computed::RetractedPrefill,
+        }
+    }
+
+    /// Whether what is published last is an endpoint wherever it lies: one to come back to.
+    pub(super) fn ends(self) -> bool {
+        matches!(self, Computed::Finish | Computed::RetractedPrefill)
+    }
+
+    /// Whether the request gives way.
+    pub(super) fn gives_way(self) -> bool {
+        matches!(self, Computed::RetractedPrefill | Computed::RetractedDecode)
     }
 }
 

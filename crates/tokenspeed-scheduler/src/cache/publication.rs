@@ -21,7 +21,7 @@ impl Coordinator {
         }
         let kind = if holdings.promotion_boundary == Some(progress.computed_tokens) {
             BoundaryKind::Promoted
-        } else if progress.computed_tokens == progress.prompt_tokens || progress.by.leaves() {
+        } else if progress.computed_tokens == progress.prompt_tokens || progress.by.ends() {
             BoundaryKind::Endpoint
         } else {
             BoundaryKind::Chunk
@@ -72,7 +72,7 @@ impl Coordinator {
             }
             let kind = if holdings.promotion_boundary == Some(boundary) {
                 BoundaryKind::Promoted
-            } else if boundary == last_aligned || progress.by.leaves() {
+            } else if boundary == last_aligned || progress.by.ends() {
                 BoundaryKind::Endpoint
             } else {
                 continue;
@@ -117,7 +117,7 @@ impl Coordinator {
             holdings.groups[group].table.repoint(&mut cells, slot, canonical);
             self.device.release(group, block);
         }
-        if canonical == block && by == Computed::Retraction {
+        if canonical == block && by.gives_way() {
             return false;
         }
         self.device.touch(group, canonical, |facts| {

@@ -31,9 +31,8 @@ pub enum By {
     Prefill,
     Decode,
     /// Either, and the request finishes or is retracted.
-    Departure {
-        gives_way: bool,
-    },
+    /// `decodes` where it had begun to.
+    Departure { gives_way: bool, decodes: bool },
 }
 
 /// What a first admission brings.
