@@ -18,7 +18,7 @@ from situations import Cached, Decoding, Pressure, SharedPrefix
 def contests(tiny: bool) -> list[Contest]:
     """All of them; the tiny ones say nothing but that they run."""
     if tiny:
-        shapes = [(1, 64), (4, 64)]
+        shapes = [(1, 64)]
         few, short, long, queue, small, large = 4, 64, 256, 16, 130, 260
         hits = SharedPrefix("4 of 128", 4, 128, 96)
         crowd: tuple[int, ...] = (10, 6, 32, 16, 60, 40)
@@ -149,7 +149,7 @@ def main(
             peers.append(name)
     chosen = [contest for contest in contests(tiny) if not only or contest.name in only]
     limits = Limits(turns, cell_s, patience_s)
-    cells = _play(chosen, peers, limits, console)
+    cells = _play(chosen, peers, limits)
 
     where = report.machine()
     console.print(
@@ -170,20 +170,22 @@ def main(
         raise click.ClickException("nothing could be played")
 
 
-def _play(
-    chosen: Sequence[Contest], peers: Sequence[str], limits: Limits, console: Console
-) -> list[Cell]:
+def _play(chosen: Sequence[Contest], peers: Sequence[str], limits: Limits) -> list[Cell]:
     cells: list[Cell] = []
     columns = (
         SpinnerColumn(), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}")
     )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as progress:
+    # Where nobody watches the bar, nothing is written that would have to be wiped away.
+    bars = Console(stderr=True)
+    with Progress(*columns, console=bars, transient=True, disable=not bars.is_terminal) as progress:
         bar = progress.add_task("", total=len(chosen))
         for at, contest in enumerate(chosen):
 
             def tell(what: str, share: float, at: int = at) -> None:
                 progress.update(bar, description=what, completed=at + share)
 
+            if not bars.is_terminal:
+                click.echo(f"{contest.name}: {contest.title}", err=True)
             cells += run(contest, peers, limits, tell)
     return cells
 

@@ -98,12 +98,12 @@ def run(
     try:
         for at, cell in enumerate(cells):
             tell(f"{contest.name}: {cell.peer} sets up {cell.situation.label}", at / len(cells) / 2)
-            _attempt(cell, lambda cell=cell: _set_up(cell, children[cell.peer]))
+            _attempt(_set_up, cell, children[cell.peer])
         for turn in range(limits.turns):
             tell(f"{contest.name}: turn {turn + 1}", 0.5 + turn / limits.turns / 2)
             for cell in cells:
                 if _goes_on(cell, limits):
-                    _attempt(cell, lambda cell=cell: _take_turn(cell, children[cell.peer]))
+                    _attempt(_take_turn, cell, children[cell.peer])
     finally:
         for child in children.values():
             child.end()
@@ -132,9 +132,9 @@ def _goes_on(cell: Cell, limits: Limits) -> bool:
     return False
 
 
-def _attempt(cell: Cell, act: Callable[[], None]) -> None:
+def _attempt(act: Callable[[Cell, _Child], None], cell: Cell, child: _Child) -> None:
     try:
-        act()
+        act(cell, child)
     except Lost as lost:
         cell.note = str(lost)
 

@@ -245,7 +245,9 @@ class Reference(Compatible):
     module = "tokenspeed_scheduler"
 
 
-PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Arrays, Compatible, Reference)}
+_ALL: tuple[type[Peer], ...] = (Arrays, Compatible, Reference)
+
+PEERS = {peer.name: peer for peer in _ALL}
 """By name, in the order of the tables."""
 
 

@@ -88,7 +88,7 @@ def ratios_table(cells: Sequence[Cell], peers: Sequence[str]) -> Table | None:
 def notes(cells: Sequence[Cell]) -> list[str]:
     """What is missing, and why."""
     return [
-        f"{cell.peer}, {cell.contest.name} {cell.situation.label}: {cell.note}"
+        f"{cell.peer}, {cell.contest.title}: {cell.situation.label}: {cell.note}"
         for cell in cells
         if cell.note
     ]
@@ -96,22 +96,29 @@ def notes(cells: Sequence[Cell]) -> list[str]:
 
 def as_json(cells: Sequence[Cell], peers: Sequence[str]) -> dict[str, Any]:
     """Everything: times in microseconds a unit, spreads as [quartile, median, quartile]."""
-    parts = {"submit": 0, "plan": 1, "feedback": 2}
+
+    def spreads(cell: Cell) -> dict[str, Spread]:
+        if not cell.turns:
+            return {}
+        return {
+            "total_us": cell.spread_us(),
+            "submit_us": cell.spread_us(lambda times: times.submit),
+            "plan_us": cell.spread_us(lambda times: times.plan),
+            "feedback_us": cell.spread_us(lambda times: times.feedback),
+        }
+
     return {
         "machine": machine(),
         "cells": [
             {
                 "contest": cell.contest.name,
+                "title": cell.contest.title,
                 "situation": cell.situation.label,
                 "peer": cell.peer,
                 "unit": cell.situation.unit,
                 "turns": len(cell.turns),
                 "note": cell.note,
-                "total_us": cell.spread_us() if cell.turns else None,
-            }
-            | {
-                f"{name}_us": cell.spread_us(lambda times, at=at: times[at]) if cell.turns else None
-                for name, at in parts.items()
+                **spreads(cell),
             }
             for cell in cells
         ],

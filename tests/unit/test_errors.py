@@ -65,7 +65,8 @@ def test_a_batch_with_a_bad_request_is_refused_whole(
         (ForwardEvent.Finish("c"), "unexpected_event"),
         (ForwardEvent.Retract("c"), "unexpected_event"),
         (ForwardEvent.UpdateReserveNumTokens("b", 4), "unexpected_event"),
-        (ForwardEvent.UpdateReserveNumTokens("a", -1), "unexpected_event"),
+        (ForwardEvent.UpdateReserveNumTokens("a", -1), "bad_reserve"),
+        (ForwardEvent.UpdateReserveNumTokens("a", 2**63 - 1), "bad_reserve"),
     ],
     ids=repr,
 )
@@ -113,7 +114,7 @@ def test_what_is_gone_is_ignored(scheduler: Scheduler) -> None:
         ForwardEvent.Retract("never was"),
         ForwardEvent.UpdateReserveNumTokens("a", 1),
         Cache.WriteBackDoneEvent(2**64 - 1),
-        Cache.LoadBackDoneEvent(99, False),
+        Cache.LoadBackDoneEvent(99, True),
     )
     assert gauges(scheduler) == before
 

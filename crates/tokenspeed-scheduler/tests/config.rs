@@ -135,15 +135,52 @@ fn outsized_numbers_are_refused() {
         rule,
     );
     accepted(|c| c.max_scheduled_tokens = outsized - 1);
-    let rule = "keep the block ids of group 'a' within 31 bits (4 blocks an LCM block)";
-    let packed = |parents: i64| {
+}
+
+/// What is made at once stays within what a machine holds, or the process would end (`liveness.md` 4).
+#[test]
+fn sizes_that_no_machine_holds_are_refused() {
+    let rows = |rows: i64| move |c: &mut SchedulerConfig| c.max_batch_size = rows;
+    let rule = "be at most 65536 (the rows that requests run in)";
+    refused(false, rows(65_537), "max_batch_size", "65537", rule);
+    refused(false, rows(i64::from(i32::MAX)), "max_batch_size", "2147483647", rule);
+    accepted(rows(65_536));
+
+    let rule = |blocks: i64| {
+        format!(
+            "come to at most 67108864 blocks over all groups, `cache_blocks_per_lcm_block` each a \
+             parent; here {blocks}"
+        )
+    };
+    // The parents themselves count as blocks: with `k` blocks a parent a parent comes to `k` + 1.
+    let device = |parents: i64, k: i64| {
         move |c: &mut SchedulerConfig| {
             c.num_device_pages = 1 + parents;
-            c.cache_groups[0].cache_blocks_per_lcm_block = 4;
+            c.cache_groups[0].cache_blocks_per_lcm_block = k;
         }
     };
-    refused(false, packed(1 << 29), "num_device_pages", "536870913", rule);
-    accepted(packed((1 << 29) - 1));
+    let field = "num_device_pages";
+    refused(false, device((1 << 25) + 1, 1), field, "33554434", &rule((1 << 26) + 2));
+    accepted(device(1 << 25, 1));
+    refused(false, device(1 << 24, 4), field, "16777217", &rule(5 << 24));
+    accepted(device(1 << 24, 3));
+    let most = i64::from(i32::MAX);
+    refused(false, device(most - 1, 1), field, "2147483647", &rule(2 * most - 2));
+    refused(false, device(8, most), field, "9", &rule(8 * most + 8));
+    let groups = |c: &mut SchedulerConfig| {
+        c.cache_groups.push(sliding(4));
+        c.num_device_pages = 1 + (1 << 25);
+    };
+    refused(false, groups, field, "33554433", &rule(3 << 25));
+
+    let host = |disable_l2: bool| {
+        move |c: &mut SchedulerConfig| {
+            c.num_host_pages = 2 + (1 << 25);
+            c.disable_l2_cache = disable_l2;
+        }
+    };
+    refused(false, host(false), "num_host_pages", "33554434", &rule((1 << 26) + 2));
+    accepted(host(true));
 }
 
 #[test]

@@ -78,30 +78,9 @@ pub enum Computed {
     /// Anything, and the request ends: what is published last is an endpoint to come back to, and the
     /// store is made of all that is cached.
     Finish,
-    /// A prefill, and the request gives way: the same, but what was published before stays what it was.
-    RetractedPrefill,
-    /// A decode, and the request gives way: it adds no endpoint.
-    RetractedDecode,
-}
-
-impl Computed {
-    /// The same, where the request is retracted.
-    pub fn retracted(self) -> Computed {
-        match self {
-            Computed::Decode => Computed::RetractedDecode,
-            _ => Computed::RetractedPrefill,
-        }
-    }
-
-    /// Whether what is published last is an endpoint wherever it lies: one to come back to.
-    pub(super) fn ends(self) -> bool {
-        matches!(self, Computed::Finish | Computed::RetractedPrefill)
-    }
-
-    /// Whether the request gives way.
-    pub(super) fn gives_way(self) -> bool {
-        matches!(self, Computed::RetractedPrefill | Computed::RetractedDecode)
-    }
+    /// Anything, and the request gives way: a state is kept to come back to; what was published before
+    /// stays what it was.
+    Retraction,
 }
 
 impl Progress<'_> {

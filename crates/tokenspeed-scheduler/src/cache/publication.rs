@@ -21,7 +21,9 @@ impl Coordinator {
         }
         let kind = if holdings.promotion_boundary == Some(progress.computed_tokens) {
             BoundaryKind::Promoted
-        } else if progress.computed_tokens == progress.prompt_tokens || progress.by.ends() {
+        } else if progress.computed_tokens == progress.prompt_tokens
+            || progress.by == Computed::Finish
+        {
             BoundaryKind::Endpoint
         } else {
             BoundaryKind::Chunk
@@ -63,6 +65,7 @@ impl Coordinator {
         from: usize,
         to: usize,
     ) {
+        let leaves = matches!(progress.by, Computed::Finish | Computed::Retraction);
         let last_aligned = progress.prompt_tokens / self.granularity * self.granularity;
         let per_page = self.geometries[group].blocks_per_page;
         for boundary in holdings.state_boundaries.clone() {
@@ -72,7 +75,7 @@ impl Coordinator {
             }
             let kind = if holdings.promotion_boundary == Some(boundary) {
                 BoundaryKind::Promoted
-            } else if boundary == last_aligned || progress.by.ends() {
+            } else if boundary == last_aligned || leaves {
                 BoundaryKind::Endpoint
             } else {
                 continue;
@@ -117,7 +120,7 @@ impl Coordinator {
             holdings.groups[group].table.repoint(&mut cells, slot, canonical);
             self.device.release(group, block);
         }
-        if canonical == block && by.gives_way() {
+        if canonical == block && by == Computed::Retraction {
             return false;
         }
         self.device.touch(group, canonical, |facts| {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::admit::Outcome;
 use super::round::Round;
-use crate::cache::StoreGuard;
+use crate::cache::{Computed, StoreGuard};
 use crate::request::{RequestKey, State};
 
 impl Round<'_> {
@@ -163,7 +163,7 @@ impl Round<'_> {
         let mut holdings = std::mem::take(&mut self.requests[key].holdings);
         if snapshot {
             let progress = self.requests[key].progress(self.rules.granularity);
-            self.cache.flush(&mut holdings, progress, progress.by.retracted());
+            self.cache.flush(&mut holdings, progress, Computed::Retraction);
             self.cache.start_pending_stores(StoreGuard::StreamOrdered);
         }
         let handle = self.rows.handle(holdings.row);

@@ -46,8 +46,6 @@ pub struct ResultOut {
     pub due: u64,
     /// What was sampled.
     pub tokens: Vec<i32>,
-    /// Its blocks were taken away meanwhile: it counts for nothing.
-    pub is_stale: bool,
 }
 
 impl Life {

@@ -102,13 +102,43 @@ impl Engine {
         self.end(id, Outcome::Aborted);
     }
 
-    /// The engine takes a request's blocks away; what is out will count for nothing.
-    pub fn retract(&mut self, id: &str) {
-        self.advance(vec![Event::Retract { request_id: id.into() }]).expect("it is resident");
+    /// The client has enough, sooner than it asked for.
+    pub fn finish(&mut self, id: &str) {
+        self.advance(vec![Event::Finish { request_id: id.into() }]).expect("it has output");
+        self.end(id, Outcome::Finished);
+    }
+
+    /// The client has enough, and the engine names the request by a handle.
+    pub fn finish_by_handle(&mut self, id: &str, handle: Handle) {
+        let finished = self.scheduler.finish(&[handle]);
+        assert_eq!(finished, self.mirror.finish(&[handle]));
+        finished.expect("it has output");
+        self.end(id, Outcome::Finished);
+    }
+
+    /// Feeds a result by handle to both schedulers.
+    pub fn land(&mut self, handle: Handle, tokens: &[i32]) -> Result<()> {
+        let offsets = [0, tokens.len() as i64];
+        let landed = self.scheduler.advance_results(&[handle], tokens, &offsets);
+        assert_eq!(landed, self.mirror.advance_results(&[handle], tokens, &offsets));
+        landed
+    }
+
+    /// The engine withholds a request's forwards and takes its blocks away. Returns the tokens of the
+    /// results that were out: by the contract none of them arrives.
+    pub fn retract(&mut self, id: &str) -> Vec<Vec<i32>> {
+        self.advance(vec![Event::Retract { request_id: id.into() }]).expect("it was admitted");
         let life = self.life(id);
         life.tokens.truncate(life.landed);
         life.hashes.truncate(life.landed);
-        life.out.iter_mut().for_each(|result| result.is_stale = true);
+        life.out.drain(..).map(|result| result.tokens).collect()
+    }
+
+    /// The handle of a request in the last plan.
+    pub fn handle(&self, id: &str) -> Handle {
+        let batch = &self.plan.batch;
+        let at = batch.request_ids.iter().position(|other| &**other == id);
+        batch.handles[at.expect("it is in the batch")]
     }
 
     /// One round: what is due lands, a plan is made and launched. The plan in short:
@@ -250,9 +280,8 @@ impl Engine {
             while !self.lost.contains(id)
                 && life.out.front().is_some_and(|result| result.due <= self.round)
             {
-                let ResultOut { tokens, is_stale, .. } =
-                    life.out.pop_front().expect("a front was seen");
-                if life.outcome.is_none() && !is_stale {
+                let ResultOut { tokens, .. } = life.out.pop_front().expect("a front was seen");
+                if life.outcome.is_none() {
                     life.landed += tokens.len();
                 }
                 events.push(Event::ExtendResult {
@@ -314,7 +343,7 @@ impl Engine {
             sampled.push(life.sample());
             life.extend(sampled[sampled.len() - 1]);
         }
-        life.out.push_back(ResultOut { due, tokens: sampled, is_stale: false });
+        life.out.push_back(ResultOut { due, tokens: sampled });
         let written_end = if is_prefill { end } else { start + width };
         self.device.forward(&Forward {
             id: &id,

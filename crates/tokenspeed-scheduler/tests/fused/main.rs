@@ -35,4 +35,5 @@ mod rules_recovery;
 mod rules_retraction;
 mod standstills;
 mod sweep;
+mod withheld;
 mod world;

@@ -91,7 +91,12 @@ fn a_list_with_one_bad_event_is_refused_whole() {
         (reserve("a", 1), "unexpected_event"),
         (reserve("b", 1), "unexpected_event"),
         (reserve("c", 1), "unexpected_event"),
-        (reserve("d", -1), "unexpected_event"),
+        (reserve("a", 61), "bad_reserve"),
+        (reserve("c", -1), "bad_reserve"),
+        (reserve("d", -1), "bad_reserve"),
+        (reserve("d", 59), "bad_reserve"),
+        (reserve("d", i64::MAX), "bad_reserve"),
+        (reserve("d", i64::MIN), "bad_reserve"),
         (result("b", &[1]), "bad_result"),
         (result("c", &[]), "bad_result"),
         (result("c", &[1, 2]), "bad_result"),
@@ -117,7 +122,8 @@ fn a_list_is_looked_through_in_its_order() {
     for (list, code) in [
         (vec![result("d", &[7]), result("d", &[8])], "result_not_owed"),
         (vec![retract("d"), reserve("d", 1)], "unexpected_event"),
-        (vec![retract("c"), result("c", &[7]), result("c", &[8])], "unexpected_event"),
+        (vec![reserve("d", 1), reserve("d", 59)], "bad_reserve"),
+        (vec![retract("b"), finish("b"), result("b", &[]), result("c", &[])], "bad_result"),
     ] {
         let mut engine = one_of_each();
         let error = refuse(&mut engine.scheduler, |s| s.advance(list));
@@ -126,6 +132,70 @@ fn a_list_is_looked_through_in_its_order() {
     let mut engine = one_of_each();
     let after_the_end = vec![finish("d"), result("d", &[7]), result("d", &[7]), retract("d")];
     engine.advance(after_the_end).expect("what is gone is ignored");
+    let mut engine = one_of_each();
+    let while_it_waits = vec![retract("c"), result("c", &[7]), result("c", &[8]), retract("c")];
+    engine.advance(while_it_waits).expect("what waits is owed nothing");
+    assert_eq!(engine.scheduler.request_token_size("c"), 4);
+}
+
+/// A reserve that the pool could never hold is refused with the bound; the largest that it can is met.
+#[test]
+fn a_reserve_beyond_the_bound_is_refused_with_the_bound() {
+    let mut engine = Engine::new(&World::default());
+    engine.submit(&[("a", R(5, 9))]);
+    engine.rounds(3);
+    assert_eq!(engine.scheduler.request_token_size("a"), 7);
+    for tokens in [26, i64::MAX] {
+        let error = refuse(&mut engine.scheduler, |s| s.advance(vec![reserve("a", tokens)]));
+        let expected = Error::BadReserve {
+            request_id: "a".into(),
+            reserve_num_tokens: tokens,
+            limit_tokens: 32 - 7,
+        };
+        assert_eq!(error, expected);
+    }
+    engine.advance(vec![reserve("a", 25)]).expect("the pool holds it");
+    assert_eq!(engine.round(), "D a");
+    assert_eq!(engine.table(0, "a").len(), 8, "all of the pool");
+    engine.play();
+    assert!(engine.all_finished());
+}
+
+/// Near the bound a decode step may still ask for its own width.
+#[test]
+fn a_reserve_of_a_step_is_always_possible() {
+    let mut engine = Engine::new(&World { width: 4, accepted: 1, ..World::default() });
+    engine.submit(&[("a", R(5, 25))]);
+    while engine.scheduler.request_token_size("a") < 29 {
+        engine.round();
+    }
+    let error = refuse(&mut engine.scheduler, |s| s.advance(vec![reserve("a", 5)]));
+    assert!(matches!(error, Error::BadReserve { limit_tokens: 4, .. }), "{error}");
+    engine.advance(vec![reserve("a", 4)]).expect("a step is possible");
+    engine.play();
+    assert!(engine.all_finished());
+}
+
+/// Only a fetch from L3 storage can fail, and there is none: a failure is refused, not taken for success.
+#[test]
+fn a_load_that_failed_is_refused() {
+    let mut engine = Engine::new(&World { H: 8, ..World::default() });
+    engine.submit(&[("a", R(9, 1))]);
+    engine.drain();
+    assert!(engine.scheduler.clear_l1_cache() && engine.mirror.clear_l1_cache());
+    engine.holds_copies = (false, true);
+    let prompt = engine.tokens("a")[..9].to_vec();
+    engine.submit(&[("b", R(9, 2).repeating(&prompt))]);
+    assert_eq!(engine.round(), "P b[8+1/9]");
+    let op_id = engine.plan.load_back.op_ids[0];
+    for op_id in [op_id, 1_000] {
+        let failed = vec![Event::LoadBackDone { op_id, success: false }];
+        let error = refuse(&mut engine.scheduler, |s| s.advance(failed));
+        assert_eq!(error.code(), "unsupported_feature", "{error}");
+    }
+    engine.release_copies();
+    engine.play();
+    assert!(engine.all_finished());
 }
 
 #[test]
@@ -222,46 +292,4 @@ fn events_for_gone_requests_are_ignored() {
     assert_eq!(snapshot(&engine.scheduler), before);
     engine.play();
     assert_eq!(engine.outcome("d"), Some(&Outcome::Aborted));
-}
-
-/// The result of a forward whose blocks were taken away counts for nothing, once; the next one counts,
-/// and one more is refused.
-#[test]
-fn a_late_result_behind_a_retraction_is_ignored_exactly_once() {
-    for depth in [1, 2] {
-        let mut engine = Engine::new(&World { P: 16, depth, ..World::default() });
-        engine.submit(&[("a", R(4, 9))]);
-        engine.rounds(3);
-        let out = engine.scheduler.owed_results()[0].results;
-        assert_eq!(u64::from(out), depth as u64);
-        let size = engine.scheduler.request_token_size("a");
-        engine.lost.insert("a".into());
-        engine.retract("a");
-        assert_eq!(engine.scheduler.owed_results(), []);
-        for _ in 0..out {
-            engine.scheduler.advance(vec![result("a", &[9])]).expect("it is late");
-            assert_eq!(engine.scheduler.request_token_size("a"), size);
-        }
-        let one_more = |s: &mut Scheduler| s.advance(vec![result("a", &[9])]);
-        assert_eq!(refuse(&mut engine.scheduler, one_more).code(), "unexpected_event");
-    }
-}
-
-/// Late results come ahead of those of the next stay, also when it is scheduled before they arrive.
-#[test]
-fn late_results_come_before_those_of_the_next_stay() {
-    let mut engine = Engine::new(&World { P: 16, depth: 2, ..World::default() });
-    engine.submit(&[("a", R(4, 9))]);
-    engine.rounds(3);
-    let size = engine.scheduler.request_token_size("a");
-    engine.lost.insert("a".into());
-    engine.retract("a");
-    assert!(engine.round().starts_with("P a["), "it starts over");
-    let mut scheduler = engine.scheduler;
-    for _ in 0..2 {
-        scheduler.advance(vec![result("a", &[9])]).expect("it is late");
-        assert_eq!(scheduler.request_token_size("a"), size);
-    }
-    scheduler.advance(vec![result("a", &[9])]).expect("it is owed");
-    assert_eq!(scheduler.request_token_size("a"), size + 1);
 }

@@ -84,19 +84,19 @@ fn the_oldest_retraction_comes_back_first_and_alone() {
 }
 
 /// §4: each retraction widens the headroom by a window: 8,192 the second time. The engine asks for more
-/// room than there is, so that A, whose 9,000 are not covered, is retracted for capacity.
+/// room than B's block leaves, so that A, whose 9,000 are not covered, is retracted for capacity.
 #[test]
 fn the_headroom_grows_with_each_retraction() {
     let mut engine = Engine::new(&World { B: 512, P: 24, C: 8192, ..World::default() });
-    engine.submit(&[("a", R(1024, 30).budget(9000))]);
+    engine.submit(&[("a", R(1024, 30).budget(9000)), ("b", R(4, 30))]);
     engine.rounds(3);
     assert_eq!(engine.table(0, "a").len(), (1024 + 4096) / 512);
     let event =
-        Event::UpdateReserveNumTokens { request_id: "a".into(), reserve_num_tokens: 12_000 };
+        Event::UpdateReserveNumTokens { request_id: "a".into(), reserve_num_tokens: 11_262 };
     engine.advance(vec![event]).expect("a decodes");
-    assert_eq!(engine.round(), "P a[1024+3/1027]; R a");
+    assert_eq!(engine.rounds(2), ["D b; R a", "P a[1024+3/1027]"]);
     assert_eq!(engine.table(0, "a").len(), (1027_usize + 8192).div_ceil(512));
-    assert_eq!(engine.round(), "D a", "what the engine asked for is gone with the blocks");
+    assert_eq!(engine.round(), "D a b", "what the engine asked for is gone with the blocks");
     engine.play();
     assert!(engine.all_finished());
 }

@@ -2,6 +2,7 @@
 //! (`liveness.md`); these are the small inputs found so far. Whatever happens, each request finishes or
 //! is ended with a reason.
 
+use crate::client::{Life, Outcome};
 use crate::engine::Engine;
 use crate::world::{Asked, R, World, full, packed, sliding, state};
 
@@ -194,4 +195,74 @@ fn a_retraction_alone_is_not_a_round() {
     serve_both(&world, &asked);
     let asked = [("x", 0, R(9, 3)), ("y", 0, R(4, 4)), ("a", 1, R(11, 4).undeclared())];
     serve_both(&world, &asked);
+}
+
+/// The round's budget never reaches a page, and a promotion boundary lies ahead: the boundary yields.
+#[test]
+fn a_budget_below_a_page_ahead_of_a_promotion_boundary() {
+    for prompt in 3..9 {
+        let groups = vec![full("f", 2), sliding("s", 2, 3)];
+        let mut engine = Engine::new(&World { B: 2, C: 1, groups, ..World::default() });
+        engine.submit(&[("a", R(7, 1))]);
+        engine.drain();
+        let head = engine.tokens("a")[..4].to_vec();
+        engine.submit(&[("b", R(7, 1).repeating(&head))]);
+        engine.drain();
+        engine.submit(&[("c", R(prompt, 1).repeating(&head[..2]))]);
+        engine.play();
+        assert!(engine.all_finished());
+    }
+}
+
+/// The least common multiple of all the packings is beyond 64 bits.
+#[test]
+fn many_groups_whose_packings_share_no_factor() {
+    let packings = [61, 62, 63, 64, 59, 53, 47, 43, 41, 37, 31, 29, 23, 19];
+    let groups: Vec<_> =
+        (0..).zip(packings).map(|(at, k)| packed(full(&format!("g{at}"), 4), k)).collect();
+    let world = World { P: 14, groups, ..World::default() };
+    let mut engine = Engine::new(&world);
+    assert_eq!(engine.scheduler.max_single_request_tokens(), 4 * 19);
+    engine.submit(&[("a", R(9, 5)), ("b", R(30, 9).undeclared())]);
+    assert_eq!(engine.round(), "P a[0+9/9] b[0+30/30]");
+    engine.play();
+    assert!(engine.all_finished());
+}
+
+/// Nine prompts behind three rows, a token a round: one that was passed over while another's pages
+/// were still unpublished has to be found again when they are, whoever of the line gave up meanwhile.
+#[test]
+fn a_long_line_is_served_to_its_end() {
+    let asked = [
+        (9, R(86, 31).undeclared()),
+        (10, R(83, 46).undeclared()),
+        (10, R(60, 3)),
+        (13, R(77, 10)),
+        (13, R(42, 19)),
+        (19, R(62, 9).undeclared()),
+        (20, R(86, 5).undeclared()),
+        (20, R(76, 6).budget(11)),
+        (27, R(68, 2).undeclared()),
+    ];
+    for (depth, mixed) in [(1, false), (1, true), (2, false), (2, true)] {
+        let groups = vec![full("f", 16), sliding("s", 8, 7), full("h", 4)];
+        let world = World { B: 16, P: 30, C: 1, rows: 3, depth, mixed, groups, ..World::default() };
+        let mut engine = Engine::new(&world);
+        for round in 0..63 {
+            for (at, (_, asked)) in asked.iter().enumerate().filter(|(_, (at, _))| *at == round) {
+                let shared = (at as i64 * 17) % 60;
+                engine.submit(&[(&format!("r{at}"), asked.clone().sharing(1, shared))]);
+            }
+            match round {
+                45 => engine.abort("r5"),
+                62 => engine.abort("r4"),
+                _ => {}
+            }
+            engine.round();
+        }
+        engine.play();
+        let finished = |life: &Life| life.outcome == Some(Outcome::Finished);
+        let ends: Vec<bool> = engine.lives.values().map(finished).collect();
+        assert_eq!(ends, [false, false, true, true, false, false, false, true, true]);
+    }
 }

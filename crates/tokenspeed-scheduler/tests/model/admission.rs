@@ -31,8 +31,9 @@ pub enum By {
     Prefill,
     Decode,
     /// Either, and the request finishes or is retracted.
-    /// `decodes` where it had begun to.
-    Departure { gives_way: bool, decodes: bool },
+    Departure {
+        gives_way: bool,
+    },
 }
 
 /// What a first admission brings.

@@ -41,13 +41,7 @@ impl Model {
     /// latest snapshot within the prompt" (§6).
     pub fn flush(&mut self, request: usize, progress: &Progress<'_>, gives_way: bool) {
         // The pages of full groups and the states follow with everything else.
-        self.publish(
-            request,
-            &Progress {
-                by: By::Departure { gives_way, decodes: progress.by == By::Decode },
-                ..*progress
-            },
-        );
+        self.publish(request, &Progress { by: By::Departure { gives_way }, ..*progress });
         if self.host.is_none() {
             return;
         }

@@ -15,7 +15,9 @@ impl Model {
         let frontier = progress.computed;
         let kind = if holding.promotion == Some(frontier) {
             Kind::Promoted
-        } else if frontier == progress.prompt || ends(progress.by) {
+        } else if frontier == progress.prompt
+            || matches!(progress.by, By::Departure { gives_way: false })
+        {
             // What is published as the request departs is where it, or its next turn, comes back.
             Kind::Endpoint
         } else {
@@ -51,7 +53,7 @@ impl Model {
                             () if holding.promotion == Some(boundary) => Kind::Promoted,
                             () if boundary == last_aligned => Kind::Endpoint,
                             // The recovery endpoint of `scheduler.md` §1.2.
-                            () if ends(progress.by) => Kind::Endpoint,
+                            () if matches!(progress.by, By::Departure { .. }) => Kind::Endpoint,
                             () => Kind::Chunk,
                         };
                         if page > from && page <= to && kind > Kind::Chunk {
@@ -99,7 +101,7 @@ impl Model {
             return true;
         };
         let canonical = entry.block;
-        if canonical == own && matches!(progress.by, By::Departure { gives_way: true, .. }) {
+        if canonical == own && matches!(progress.by, By::Departure { gives_way: true }) {
             return false;
         }
         entry.epoch = holding.epoch;
@@ -134,9 +136,4 @@ impl Model {
             }
         }
     }
-}
-
-/// A finish leaves an endpoint, and so does the retraction of a prefill; that of a decode adds none.
-fn ends(by: By) -> bool {
-    matches!(by, By::Departure { gives_way, decodes } if !(gives_way && decodes))
 }

@@ -344,7 +344,7 @@ impl Play {
             by: core_by,
         };
         let gives_way = guard == Guard::StreamOrdered;
-        let departure = if gives_way { core_by.retracted() } else { Computed::Finish };
+        let departure = if gives_way { Computed::Retraction } else { Computed::Finish };
         self.core.flush(&mut life.holdings, core_progress, departure);
         self.core.start_pending_stores(core_guard);
         let progress = model::Progress {
