@@ -105,8 +105,10 @@ class ArrayRound(NamedTuple):
 class Arrays:
     """tokenspeed.scheduler as a new engine would use it."""
 
-    name = "arrays"
-    about = "tokenspeed.scheduler: numpy views, persistent block tables, results by handle"
+    name: ClassVar[str] = "arrays"
+    about: ClassVar[str] = (
+        "tokenspeed.scheduler: numpy views, persistent block tables, results by handle"
+    )
 
     @classmethod
     def missing(cls) -> str | None:
@@ -179,8 +181,10 @@ class EventRound(NamedTuple):
 class Compatible:
     """tokenspeed.scheduler through the surface that the published wheel has too."""
 
-    name = "compatible"
-    about = "tokenspeed.scheduler as an engine of the published wheel uses it: lists and events"
+    name: ClassVar[str] = "compatible"
+    about: ClassVar[str] = (
+        "tokenspeed.scheduler as an engine of the published wheel uses it: lists and events"
+    )
     module: ClassVar[str] = "tokenspeed.scheduler"
 
     @classmethod
@@ -240,9 +244,9 @@ class Compatible:
 class Reference(Compatible):
     """The published wheel, an independent implementation in C++."""
 
-    name = "reference"
-    about = "the tokenspeed-scheduler wheel, used in the same way as `compatible`"
-    module = "tokenspeed_scheduler"
+    name: ClassVar[str] = "reference"
+    about: ClassVar[str] = "the tokenspeed-scheduler wheel, used in the same way as `compatible`"
+    module: ClassVar[str] = "tokenspeed_scheduler"
 
 
 _ALL: tuple[type[Peer], ...] = (Arrays, Compatible, Reference)

@@ -53,7 +53,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Retracted:
-    """``Retract``: its forward was not run, since a fetch from storage missed (scheduler.md §4)."""
+    """``Retract``: its forward was not run: a fetch from storage missed (scheduler.md §4)."""
 
     request_id: str
 
@@ -190,7 +190,7 @@ class Client:
         return acks or any(life.out for life in self.lives.values() if life.alive)
 
     def recovering(self) -> set[str]:
-        """Readmitted requests whose rebased prompt is under way in part, for all the client knows."""
+        """Readmitted requests whose rebased prompt is half done, for all the client knows."""
         return {
             name
             for name, life in self.lives.items()

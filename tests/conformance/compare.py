@@ -79,8 +79,8 @@ class Comparator:
         if theirs == ours and self._renaming.is_identity:
             self.exact_rounds += 1
             # Ids may be reused under other names later, so the pairs are followed all the same.
-        # What a plan stores may be granted to another in that very plan (scheduler.md §2): the sources
-        # of copies go by the names that blocks had before.
+        # What a plan stores may be granted to another in that very plan (scheduler.md §2): the
+        # sources of copies go by the names that blocks had before.
         stored = [[self._key(c, "device") for c in copies] for copies in theirs.stores.values()]
         loaded = [[self._key(c, "host") for c in copies] for copies in theirs.loads.values()]
         self._forget_fresh(theirs, ours)

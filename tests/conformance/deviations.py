@@ -86,7 +86,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         "an end for what cannot go on",
         "liveness.md, an undeclared budget outgrows the pool",
-        "the reference retracts a request that can never be readmitted and keeps it waiting for ever",
+        "the reference retracts a request that can never be readmitted and keeps it waiting for"
+        " ever",
         _ends_what_cannot_go_on,
     ),
     Deviation(
@@ -99,22 +100,23 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         "a round beyond its token budget",
         "scheduler.md §1 (max_scheduled_tokens), api.md",
-        "the reference grants a blocked decode its blocks, and a place in the batch, when less of the"
-        " round's budget is left than the step is wide",
+        "the reference grants a blocked decode its blocks, and a place in the batch, when less of"
+        " the round's budget is left than the step is wide",
         _exceeds_the_budget,
     ),
     Deviation(
         "a tighter bound on one request",
         "scheduler.md §1.4; liveness.md, an exempt request needs one block more",
-        "the reference accepts a request that can never run or end: it does not count the verify window"
-        " past the last token (width above 2), nor a chunk that starts inside a block of a sliding group",
+        "the reference accepts a request that can never run or end: it does not count the verify"
+        " window past the last token (width above 2), nor a chunk that starts inside a block of a"
+        " sliding group",
         _refuses_what_never_runs,
     ),
     Deviation(
         "an empty round",
         "liveness.md 1",
-        "the reference schedules nothing though a live request exists and nothing is owed: its victim"
-        " was the blocker and no waiting prompt fits, or the budget is left to a prompt that cannot"
+        "the reference schedules nothing though a live request exists and nothing is owed: its"
+        " victim was the blocker and no waiting prompt fits, or the budget is left to a prompt that cannot"
         " use it, or all who hold blocks are exempt; it goes on a round later, or never",
         _schedules_nothing,
     ),
@@ -147,9 +149,9 @@ CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
     CapacityDeviation(
         "a chunk that starts inside a block",
         "scheduler.md §1.4",
-        "chunks of a sliding group need not end on a block; a later one then starts inside a block and"
-        " needs one more. The reference does not count it: it accepts prompts that never run. On the"
-        " prefill role it also forgets the decode slot of the completing chunk (liveness.md)",
+        "chunks of a sliding group need not end on a block; a later one then starts inside a block"
+        " and needs one more. The reference does not count it: it accepts prompts that never run. On"
+        " the prefill role it also forgets the decode slot of the completing chunk (liveness.md)",
         _bounds_less,
     ),
 )

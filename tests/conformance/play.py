@@ -389,7 +389,7 @@ class Match:
         self.theirs = None
 
     def _check_end(self) -> None:
-        """When nobody lives and nothing is owed, every block is empty or evictable (liveness §2)."""
+        """When nobody lives and nothing is owed, every block is empty or evictable (liveness 2)."""
         gauges = self.ours.call("gauges", [])
         usable = self.world.device_blocks
         leaks = {

@@ -72,7 +72,8 @@ def story(outcome: Outcome) -> str:
     """One world's outcome as plain text: the world, the differences, the last rounds."""
     world = outcome.world
     lines = [
-        f"world {world.timing}: {outcome.verdict} in round {outcome.round}; our side {outcome.ours}",
+        f"world {world.timing}: {outcome.verdict} in round {outcome.round};"
+        f" our side {outcome.ours}",
         world.literal(),
         *[f"  {difference}" for difference in outcome.differences],
         *outcome.story[:STORY_LINES],

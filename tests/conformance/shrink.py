@@ -31,7 +31,7 @@ def shrink(outcome: Outcome, pool: Pool) -> Outcome:
 
 
 def _same_failure(first: Outcome, second: Outcome) -> bool:
-    """True if `second` fails in the way of `first`: the same verdict, the same way our side ends."""
+    """True if `second` fails as `first` does: the same verdict, the same end of our side."""
     if second.passed or first.verdict != second.verdict:
         return False
     return first.ours.split(":")[0] == second.ours.split(":")[0]

@@ -45,7 +45,7 @@ impl Coordinator {
         let needed = needed(&growth, first);
         // The hits are claimed before anything is given up, so that they cannot be.
         let claimed = first.map(|first| self.claim(first));
-        let expiring = self.expiring(holdings, progress.computed_tokens);
+        let expiring = self.expiring_in_order(holdings, progress.computed_tokens);
         let Some(victims) = self.least_eviction(&needed, &expiring) else {
             if let Some(claimed) = claimed {
                 self.unclaim(&claimed);
@@ -144,18 +144,11 @@ impl Coordinator {
         }
     }
 
-    /// The request's own blocks that this admission's retention lets go and that nobody else holds:
-    /// they count as given up (`cache.md` §7, 3).
-    fn expiring(&self, holdings: &Holdings, computed_tokens: i64) -> Vec<Candidate> {
-        let mut expiring = Vec::new();
-        for (group, held) in holdings.groups.iter().enumerate() {
-            let retained = self.geometries[group].first_retained_slot(computed_tokens);
-            for (_, block) in held.table.expiring(retained) {
-                if self.device.owners(group, block) == 1 {
-                    expiring.push((self.device.rank(group, block), group, block));
-                }
-            }
-        }
+    /// What this admission's retention lets go counts as given up (`cache.md` §7, 3), in eviction order.
+    fn expiring_in_order(&self, holdings: &Holdings, computed_tokens: i64) -> Vec<Candidate> {
+        let ranked = |(group, block)| (self.device.rank(group, block), group, block);
+        let mut expiring: Vec<Candidate> =
+            self.expiring(holdings, computed_tokens).map(ranked).collect();
         expiring.sort_unstable();
         expiring
     }
@@ -235,10 +228,7 @@ impl Coordinator {
                 held.table.push(&mut cells, HOLE);
             }
             for &block in &claimed[group] {
-                self.device.touch(group, block, |facts| {
-                    facts.epoch = holdings.epoch;
-                    facts.acquired = true;
-                });
+                self.device.acquired_by(group, block, holdings.epoch);
                 held.table.push(&mut cells, block);
             }
         }

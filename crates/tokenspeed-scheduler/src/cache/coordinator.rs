@@ -39,14 +39,15 @@ impl Coordinator {
             .iter()
             .map(|group| Geometry::new(group, config.prefix_granularity))
             .collect();
-        let usable = |pages: i64| (pages - 1).max(0) as usize;
+        let device_parents = config.usable_device_parents() as usize;
+        let host_parents = config.usable_host_parents() as usize;
         Coordinator {
             granularity: config.prefix_granularity,
             pages: PrefixPages::default(),
-            device: Tier::new(TierKind::Device, usable(config.num_device_pages), &geometries),
+            device: Tier::new(TierKind::Device, device_parents, &geometries),
             host: config
                 .has_host_tier()
-                .then(|| Tier::new(TierKind::Host, usable(config.num_host_pages), &geometries)),
+                .then(|| Tier::new(TierKind::Host, host_parents, &geometries)),
             transfers: Transfers::default(),
             persistent: PersistentTables::new(geometries.len(), config.max_batch_size as usize + 1),
             epoch: 0,
@@ -143,9 +144,20 @@ impl Coordinator {
     /// Whether an admission with this frontier would make a slot a hole and give its block up; one
     /// that something else holds too can wait.
     pub fn expires(&self, holdings: &Holdings, computed_tokens: i64) -> bool {
-        self.geometries.iter().zip(&holdings.groups).enumerate().any(|(group, (geometry, held))| {
+        self.expiring(holdings, computed_tokens).next().is_some()
+    }
+
+    /// The request's own blocks that retention lets go and that nothing else owns.
+    pub(super) fn expiring<'a>(
+        &'a self,
+        holdings: &'a Holdings,
+        computed_tokens: i64,
+    ) -> impl Iterator<Item = (GroupIndex, BlockId)> + 'a {
+        let groups = self.geometries.iter().zip(&holdings.groups).enumerate();
+        groups.flat_map(move |(group, (geometry, held))| {
             let retained = geometry.first_retained_slot(computed_tokens);
-            held.table.expiring(retained).any(|(_, block)| self.device.owners(group, block) == 1)
+            let expiring = held.table.expiring(retained).map(move |(_, block)| (group, block));
+            expiring.filter(|&(group, block)| self.device.owners(group, block) == 1)
         })
     }
 
@@ -231,11 +243,6 @@ impl Coordinator {
         self.device.pool.empty_parents()
     }
 
-    /// Usable parents of the Device.
-    pub fn total_parents(&self) -> usize {
-        self.device.pool.total_parents()
-    }
-
     /// Blocks that a group could take without evicting anything.
     pub fn free_blocks(&self, group: GroupIndex) -> usize {
         let k = self.geometries[group].blocks_per_parent as usize;
@@ -255,11 +262,6 @@ impl Coordinator {
     /// Copies in flight, to look at.
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
-    }
-
-    /// Named pages, to look at.
-    pub fn pages(&self) -> &PrefixPages {
-        &self.pages
     }
 
     /// A group's persistent table.

@@ -65,9 +65,4 @@ impl Geometry {
         let end = boundary_pages * self.blocks_per_page;
         self.lookback_blocks.map_or(0, |run| end.saturating_sub(run))
     }
-
-    /// The parent that a block lies in, numbered from 1.
-    pub fn parent_of(&self, block: BlockId) -> u32 {
-        (block - 1) / self.blocks_per_parent + 1
-    }
 }

@@ -1,6 +1,5 @@
 //! What one request holds of the cache, and how far it has published (`cache.md` §3 and §6).
 
-use super::geometry::GroupIndex;
 use super::table::Table;
 use crate::identity::PageId;
 
@@ -46,11 +45,6 @@ impl Holdings {
     /// Whether any admission is held.
     pub fn is_resident(&self) -> bool {
         self.row != 0
-    }
-
-    /// End of the tokens demanded of a group.
-    pub fn demanded_tokens(&self, group: GroupIndex) -> i64 {
-        self.groups[group].demanded_tokens
     }
 }
 

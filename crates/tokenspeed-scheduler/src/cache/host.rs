@@ -1,8 +1,8 @@
 //! The Host tier at work: stores, loads, and their acknowledgements (`cache.md` §8).
 
-use super::coordinator::Coordinator;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::coordinator::Coordinator;
 use super::geometry::{BlockId, GroupIndex, HOLE};
 use super::holdings::Progress;
 use super::tier::{BlockKey, EntryFacts, Tier};
@@ -55,13 +55,11 @@ impl Coordinator {
     pub fn start_pending_stores(&mut self, guard: StoreGuard) {
         let pending = std::mem::take(&mut self.transfers.pending);
         // What is to be stored is settled before the first Host block is given up for it.
-        let mut wanted: FxHashSet<(GroupIndex, PageId, u16)> = FxHashSet::default();
+        let mut wanted = FxHashSet::default();
         let missing: Vec<(GroupIndex, BlockKey)> = pending
             .iter()
             .copied()
-            .filter(|&(group, key)| {
-                self.is_to_be_stored(group, key) && wanted.insert((group, key.page, key.ordinal))
-            })
+            .filter(|&(group, key)| self.is_to_be_stored(group, key) && wanted.insert((group, key)))
             .collect();
         let mut blocks = Vec::with_capacity(missing.len());
         for ((group, key), host) in missing.iter().copied().zip(self.host_blocks_for(&missing)) {
@@ -158,10 +156,7 @@ impl Coordinator {
         let tier = self.host.as_mut().expect("a Host hit needs a Host tier");
         let host = tier.lookup(group, page, ordinal);
         tier.pin(group, host);
-        tier.touch(group, host, |facts| {
-            facts.epoch = epoch;
-            facts.acquired = true;
-        });
+        tier.acquired_by(group, host, epoch);
         let facts = EntryFacts {
             slot: slot as u32,
             acquired: false,
@@ -181,10 +176,7 @@ impl Coordinator {
         // Another group lacked the page, this one did not: the block that is there takes the slot
         // (`cache.md` §4), and the copy ends with its transfer.
         self.device.retain(group, canonical);
-        self.device.touch(group, canonical, |facts| {
-            facts.epoch = epoch;
-            facts.acquired = true;
-        });
+        self.device.acquired_by(group, canonical, epoch);
         self.device.release(group, device);
         canonical
     }

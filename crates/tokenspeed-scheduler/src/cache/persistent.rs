@@ -53,12 +53,6 @@ impl PersistentTable {
         self.cells[row * self.columns + slot].load(Ordering::Relaxed)
     }
 
-    /// The first `slots` cells of a row.
-    pub fn row(&self, row: usize, slots: usize) -> impl Iterator<Item = i32> + '_ {
-        let start = row * self.columns;
-        self.cells[start..start + slots].iter().map(|cell| cell.load(Ordering::Relaxed))
-    }
-
     fn with_columns(&self, rows: usize, columns: usize) -> PersistentTable {
         let wider = PersistentTable::new(rows, columns);
         for row in 0..rows {

@@ -46,6 +46,13 @@ struct GroupPool {
     slack_slots: usize,
 }
 
+impl GroupPool {
+    /// The parent that a block lies in, numbered from 1.
+    fn parent_of(&self, block: BlockId) -> u32 {
+        (block - 1) / self.blocks_per_parent + 1
+    }
+}
+
 impl Pool {
     /// A pool of `usable_parents`, each cut into `blocks_per_parent[group]` blocks of the group it serves.
     pub fn new(usable_parents: usize, blocks_per_parent: &[u32]) -> Pool {
@@ -106,7 +113,7 @@ impl Pool {
         let k = pool.blocks_per_parent;
         debug_assert!(pool.in_use[block as usize], "a block is freed once");
         pool.in_use[block as usize] = false;
-        let parent = (block - 1) / k + 1;
+        let parent = pool.parent_of(block);
         let state = &mut self.parents[parent as usize];
         if state.used < k {
             pool.partial.remove(&(k - state.used, parent));
@@ -126,7 +133,7 @@ impl Pool {
     pub fn pin(&mut self, group: GroupIndex, block: BlockId) {
         let pool = &mut self.groups[group];
         let k = pool.blocks_per_parent;
-        let state = &mut self.parents[((block - 1) / k + 1) as usize];
+        let state = &mut self.parents[pool.parent_of(block) as usize];
         if state.pinned == 0 {
             self.unpinned_parents -= 1;
             pool.slack_slots += k as usize;
@@ -139,7 +146,7 @@ impl Pool {
     pub fn unpin(&mut self, group: GroupIndex, block: BlockId) {
         let pool = &mut self.groups[group];
         let k = pool.blocks_per_parent;
-        let state = &mut self.parents[((block - 1) / k + 1) as usize];
+        let state = &mut self.parents[pool.parent_of(block) as usize];
         state.pinned -= 1;
         pool.slack_slots += 1;
         if state.pinned == 0 {
@@ -150,20 +157,16 @@ impl Pool {
 
     /// Counts a block as held by a table.
     pub fn hold(&mut self, group: GroupIndex, block: BlockId) {
-        let parent = self.parent_of(group, block);
-        self.parents[parent].held += 1;
-        self.held_parents += usize::from(self.parents[parent].held == 1);
+        let state = &mut self.parents[self.groups[group].parent_of(block) as usize];
+        state.held += 1;
+        self.held_parents += usize::from(state.held == 1);
     }
 
     /// Takes that back.
     pub fn let_go(&mut self, group: GroupIndex, block: BlockId) {
-        let parent = self.parent_of(group, block);
-        self.parents[parent].held -= 1;
-        self.held_parents -= usize::from(self.parents[parent].held == 0);
-    }
-
-    fn parent_of(&self, group: GroupIndex, block: BlockId) -> usize {
-        ((block - 1) / self.groups[group].blocks_per_parent + 1) as usize
+        let state = &mut self.parents[self.groups[group].parent_of(block) as usize];
+        state.held -= 1;
+        self.held_parents -= usize::from(state.held == 0);
     }
 
     /// Whether the block's slot is in use.
@@ -173,8 +176,7 @@ impl Pool {
 
     /// Used and pinned slots of a block's parent.
     pub fn occupancy(&self, group: GroupIndex, block: BlockId) -> Occupancy {
-        let k = self.groups[group].blocks_per_parent;
-        let parent = (block - 1) / k + 1;
+        let parent = self.groups[group].parent_of(block);
         let state = self.parents[parent as usize];
         Occupancy { parent, used: state.used, pinned: state.pinned }
     }

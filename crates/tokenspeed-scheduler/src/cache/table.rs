@@ -32,11 +32,6 @@ impl Table {
         self.slots.get(slot).copied().unwrap_or(HOLE)
     }
 
-    /// The first slot that retention has not passed.
-    pub fn first_live(&self) -> usize {
-        self.first_live
-    }
-
     /// Appends a block or a hole.
     pub fn push(&mut self, cells: &mut RowCells<'_>, block: BlockId) {
         if block != HOLE {

@@ -1,7 +1,7 @@
 //! One tier, Device or Host: its pool, and the index of what it caches (`cache.md` §4 and §7).
 //!
-//! A block is owned by reference: request tables and transfers in flight are counted as `owners`,
-//! the prefix index owns it while `key` is set. It goes back to the pool with its last owner. Blocks
+//! A block is owned by reference: request tables are counted as `holders`, transfers in flight as
+//! `pins`, and the prefix index owns it while `key` is set. It goes back to the pool with its last owner. Blocks
 //! that only the index owns stand in `order`, the order in which they are given up.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ pub enum BoundaryKind {
 }
 
 /// Names a block's content: the prefix page and the block's ordinal in it (the group is the index's).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     /// The prefix page.
     pub page: PageId,
@@ -227,6 +227,14 @@ impl Tier {
         pages.retain(key.page);
     }
 
+    /// An admission of that epoch acquires a cached block, which it owns already.
+    pub fn acquired_by(&mut self, group: GroupIndex, block: BlockId, epoch: u64) {
+        self.touch(group, block, |facts| {
+            facts.epoch = epoch;
+            facts.acquired = true;
+        });
+    }
+
     /// Changes what is remembered of a cached block that something else owns too.
     pub fn touch(
         &mut self,
@@ -281,11 +289,6 @@ impl Tier {
     pub fn owners(&self, group: GroupIndex, block: BlockId) -> u32 {
         let state = &self.groups[group].blocks[block as usize];
         state.holders + state.pins
-    }
-
-    /// Tables that hold a block.
-    pub fn holders(&self, group: GroupIndex, block: BlockId) -> u32 {
-        self.groups[group].blocks[block as usize].holders
     }
 
     /// The group's cached blocks that nothing else owns, first to go first.

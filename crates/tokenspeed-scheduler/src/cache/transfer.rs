@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::geometry::{BlockId, GroupIndex};
 use super::tier::{BlockKey, EntryFacts};
-use crate::identity::{ContentHash, PageId};
+use crate::identity::ContentHash;
 
 /// Number of a copy; counted up from 0 over both directions.
 pub type OpId = u64;
@@ -122,7 +122,7 @@ pub struct Transfers {
     next_op: OpId,
     in_flight: BTreeMap<OpId, Transfer>,
     /// Keys on their way to the Host.
-    storing: FxHashSet<(GroupIndex, PageId, u16)>,
+    storing: FxHashSet<(GroupIndex, BlockKey)>,
     /// Published blocks that the plan in the making is to store, in order of publication.
     pub(super) pending: Vec<(GroupIndex, BlockKey)>,
     pinned_stores: usize,
@@ -138,7 +138,7 @@ impl Transfers {
         match &transfer {
             Transfer::Store { guard, blocks } => {
                 self.pinned_stores += usize::from(*guard == StoreGuard::PinnedUntilAck);
-                self.storing.extend(blocks.iter().map(|b| (b.group, b.key.page, b.key.ordinal)));
+                self.storing.extend(blocks.iter().map(|copy| (copy.group, copy.key)));
             }
             Transfer::Load { .. } => self.loads += 1,
         }
@@ -154,8 +154,8 @@ impl Transfers {
         match &transfer {
             Transfer::Store { guard, blocks } => {
                 self.pinned_stores -= usize::from(*guard == StoreGuard::PinnedUntilAck);
-                for block in blocks {
-                    self.storing.remove(&(block.group, block.key.page, block.key.ordinal));
+                for copy in blocks {
+                    self.storing.remove(&(copy.group, copy.key));
                 }
             }
             Transfer::Load { .. } => self.loads -= 1,
@@ -170,7 +170,7 @@ impl Transfers {
 
     /// Whether the key is on its way to the Host.
     pub(super) fn is_storing(&self, group: GroupIndex, key: BlockKey) -> bool {
-        self.storing.contains(&(group, key.page, key.ordinal))
+        self.storing.contains(&(group, key))
     }
 
     /// Pinned stores in flight: the acknowledgement returns capacity by itself (`scheduler.md` §2).
@@ -181,6 +181,12 @@ impl Transfers {
     /// Load-backs in flight.
     pub fn loads_in_flight(&self) -> usize {
         self.loads
+    }
+
+    /// Whether no copy owns a Device block: no load, no pinned store. Their acknowledgements alone
+    /// return capacity.
+    pub fn owe_nothing(&self) -> bool {
+        self.loads == 0 && self.pinned_stores == 0
     }
 
     /// Every copy in flight.

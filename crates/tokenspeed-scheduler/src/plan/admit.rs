@@ -6,7 +6,7 @@ use super::demand::{PrefillReserve, prefill_demands};
 use super::refusal::least_need;
 use super::round::Round;
 use crate::cache::admission::{FirstAdmission, NoCapacity};
-use crate::cache::{Hit, Progress};
+use crate::cache::{Demand, Hit, Progress};
 use crate::request::{RequestKey, State};
 
 /// What became of a request that a phase tried to schedule.
@@ -45,10 +45,7 @@ impl Round<'_> {
 
     /// Whether nothing but the index owns any Device block.
     fn pool_is_idle(&self) -> bool {
-        let transfers = self.cache.transfers();
-        self.requests.residents().next().is_none()
-            && transfers.loads_in_flight() == 0
-            && transfers.pinned_stores_in_flight() == 0
+        self.requests.residents().next().is_none() && self.cache.transfers().owe_nothing()
     }
 
     /// Opens an admission on an emptied pool, without a hit and without publishing. Cached blocks can
@@ -71,16 +68,14 @@ impl Round<'_> {
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
         let first = FirstAdmission { hit, pages: &request.pages, row };
-        let mut holdings = std::mem::take(&mut request.holdings);
-        holdings.uncached = uncached;
+        request.holdings.uncached = uncached;
         let admitted = self.cache.admit(
-            &mut holdings,
+            &mut request.holdings,
             Some(first),
             &demands,
             Progress::NONE,
             &mut self.build.fresh,
         );
-        request.holdings = holdings;
         if admitted == Err(NoCapacity) {
             self.note_refusal(key, chunk, hit);
             return Outcome::NoCapacity;
@@ -117,15 +112,21 @@ impl Round<'_> {
         }
         let reserve = PrefillReserve::new(self.rules, request, chunk, false);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        let mut holdings = std::mem::take(&mut self.requests[key].holdings);
-        let progress = self.requests[key].progress(self.rules.granularity);
-        let admitted =
-            self.cache.admit(&mut holdings, None, &demands, progress, &mut self.build.fresh);
-        self.requests[key].holdings = holdings;
-        match admitted {
+        match self.admit_more(key, &demands) {
             Err(NoCapacity) => Outcome::NoCapacity,
             Ok(()) => self.chunk_admitted(key, chunk, &Hit::default()),
         }
+    }
+
+    /// Grants a resident what it asks for next, and publishes what it computed so far.
+    pub(super) fn admit_more(
+        &mut self,
+        key: RequestKey,
+        demands: &[Demand],
+    ) -> Result<(), NoCapacity> {
+        let request = &mut self.requests[key];
+        let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
+        self.cache.admit(holdings, None, demands, progress, &mut self.build.fresh)
     }
 
     /// What the tiers hold of a prompt; at least its last token stays to be computed.
@@ -142,10 +143,9 @@ impl Round<'_> {
     }
 
     fn chunk_admitted(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) -> Outcome {
-        let has_state_group = self.rules.has_state_group;
         let request = &mut self.requests[key];
         if let Some(boundary) = chunk.last_aligned_boundary(self.rules.granularity)
-            && has_state_group
+            && self.rules.has_state_group
         {
             request.holdings.state_boundaries.push(boundary);
         }

@@ -46,12 +46,7 @@ impl Round<'_> {
                 .iter()
                 .map(|held| Demand::Dense { tokens: tokens_for(held.demanded_tokens), reserve: 0 })
                 .collect();
-            let mut holdings = std::mem::take(&mut self.requests[key].holdings);
-            let progress = self.requests[key].progress(self.rules.granularity);
-            let admitted =
-                self.cache.admit(&mut holdings, None, &demands, progress, &mut self.build.fresh);
-            self.requests[key].holdings = holdings;
-            if admitted == Err(NoCapacity) {
+            if self.admit_more(key, &demands) == Err(NoCapacity) {
                 return Outcome::NoCapacity;
             }
         }

@@ -36,9 +36,7 @@ impl PrefillReserve {
             headroom: if headroom == 0 { 0 } else { rest + headroom },
         }
     }
-}
 
-impl PrefillReserve {
     /// The reserve of a first chunk as if it did not complete its prompt.
     pub fn of_incomplete(rules: &Rules, request: &Request, chunk: Chunk) -> PrefillReserve {
         PrefillReserve { completes: false, ..PrefillReserve::new(rules, request, chunk, true) }

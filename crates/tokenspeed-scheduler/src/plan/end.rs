@@ -62,12 +62,11 @@ impl Round<'_> {
     fn end(&mut self, key: RequestKey, reason: AbortReason, text: String) {
         let mut request = self.requests.remove(key);
         if request.holdings.is_resident() {
-            let mut holdings = std::mem::take(&mut request.holdings);
-            let progress = request.progress(self.rules.granularity);
-            self.cache.flush(&mut holdings, progress, Computed::Finish);
+            let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
+            self.cache.flush(holdings, progress, Computed::Finish);
             self.cache.start_pending_stores(StoreGuard::StreamOrdered);
             self.rows.give_back(holdings.row);
-            self.cache.release(&mut holdings);
+            self.cache.release(holdings);
         }
         self.cache.forget_pages(&request.pages);
         self.build.aborts.push(AbortNotice { request_id: request.id, reason, text });

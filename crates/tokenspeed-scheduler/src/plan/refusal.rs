@@ -25,9 +25,10 @@ pub fn least_need(
     let round = if cut { (chunk.size / step * step).max(1) } else { chunk.size };
     let closed_only = cache.geometries().iter().all(|geometry| geometry.is_prefix_closed());
     let may_lose = hit.total_pages > 0 || hit.promotion_boundary_pages.is_some();
-    let budget_floor = if may_lose && !closed_only { 1 } else { round };
+    let may_move = may_lose && !closed_only;
+    let budget_floor = if may_move { 1 } else { round };
     let promotion = hit.promotion_boundary_pages.map(|pages| cache.tokens_of(pages));
-    let least = match may_lose && !closed_only {
+    let least = match may_move {
         // The shortest chunk there is.
         true if rules.has_state_group => {
             Chunk { begin: chunk.begin, size: chunk.size.min(rules.granularity) }
@@ -37,14 +38,13 @@ pub fn least_need(
     };
     let need = if least.size <= 0 {
         0
-    } else if may_lose {
-        let reserve = PrefillReserve::of_incomplete(rules, request, least);
-        let demands = prefill_demands(rules, cache.geometries(), least, reserve);
-        cache.need(hit, &demands, false)
     } else {
-        let reserve = PrefillReserve::new(rules, request, least, true);
+        let reserve = match may_lose {
+            true => PrefillReserve::of_incomplete(rules, request, least),
+            false => PrefillReserve::new(rules, request, least, true),
+        };
         let demands = prefill_demands(rules, cache.geometries(), least, reserve);
-        cache.need(hit, &demands, true)
+        cache.need(hit, &demands, !may_lose)
     };
     let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
     Refusal { need, budget_floor, watched }

@@ -16,14 +16,9 @@ impl Round<'_> {
         };
         // A load writes blocks that its readmission owns; a pinned store gives its blocks back by
         // itself, and to retract anyone for them would be thrash.
-        let transfers = self.cache.transfers();
-        if self.build.prefill_progressed()
-            || transfers.loads_in_flight() > 0
-            || transfers.pinned_stores_in_flight() > 0
-        {
-            return;
+        if !self.build.prefill_progressed() && self.cache.transfers().owe_nothing() {
+            self.retract_and_grant(blocker);
         }
-        self.retract_and_grant(blocker);
     }
 
     fn retract_and_grant(&mut self, blocker: RequestKey) {
@@ -51,9 +46,7 @@ impl Round<'_> {
     /// Whether nothing is on its way that could bring a stalled request on by itself: no result, no load,
     /// no store that gives capacity back.
     pub(super) fn nothing_is_owed(&self) -> bool {
-        let transfers = self.cache.transfers();
-        transfers.loads_in_flight() == 0
-            && transfers.pinned_stores_in_flight() == 0
+        self.cache.transfers().owe_nothing()
             && self.requests.residents().all(|key| self.requests[key].forwards_out == 0)
     }
 
@@ -130,14 +123,8 @@ impl Round<'_> {
     /// Grants to the first waiting prompt that has not just given way itself: the blocks must not go
     /// straight back to a victim's own readmission.
     fn grant_to_waiting(&mut self, victims: &[RequestKey]) -> Outcome {
-        let mut from = 0;
-        while let Some(key) = self.requests.waiting_from(from) {
-            if !victims.contains(&key) {
-                return self.grant(key);
-            }
-            from = self.requests[key].submission + 1;
-        }
-        Outcome::NotNow
+        let next = self.requests.waiting.iter().find(|key| !victims.contains(key));
+        next.map_or(Outcome::NotNow, |key| self.grant(key))
     }
 
     /// Outside mixed mode prompts and decodes never share a round.
@@ -160,22 +147,20 @@ impl Round<'_> {
     /// a copy that the runtime orders before whatever this plan does to them; so they are free at once.
     pub(super) fn retract(&mut self, key: RequestKey) {
         let snapshot = self.cache.host().is_some();
-        let mut holdings = std::mem::take(&mut self.requests[key].holdings);
+        let request = &mut self.requests[key];
+        let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
         if snapshot {
-            let progress = self.requests[key].progress(self.rules.granularity);
-            self.cache.flush(&mut holdings, progress, Computed::Retraction);
+            self.cache.flush(holdings, progress, Computed::Retraction);
             self.cache.start_pending_stores(StoreGuard::StreamOrdered);
         }
         let handle = self.rows.handle(holdings.row);
-        self.build.retracted.push(handle);
-        self.requests[key].last_handle = Some(handle);
         self.rows.give_back(holdings.row);
-        self.cache.release(&mut holdings);
+        self.cache.release(holdings);
+        self.build.retracted.push(handle);
+        request.last_handle = Some(handle);
         *self.retraction_epoch += 1;
         *self.retractions_since_token += 1;
         let epoch = *self.retraction_epoch;
-        let request = &mut self.requests[key];
-        request.holdings = holdings;
         request.retractions += 1;
         request.reserve_next_tokens = None;
         request.prompt_tokens = request.num_tokens();

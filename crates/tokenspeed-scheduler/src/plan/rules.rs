@@ -1,7 +1,7 @@
 //! What the configuration says to a round: the numbers that phases read, made once.
 
 use crate::capacity::{CapacityModel, request_token_limit, snapshot_state_reserve_tokens};
-use crate::config::{GroupKind, SchedulerConfig};
+use crate::config::SchedulerConfig;
 use crate::error::Result;
 
 /// Token counts unless a name says otherwise.
@@ -27,16 +27,16 @@ impl Rules {
     /// The rules of a validated configuration.
     pub fn new(config: &SchedulerConfig) -> Result<Rules> {
         let model = CapacityModel::new(config)?;
-        let groups = &config.cache_groups;
         Ok(Rules {
             granularity: config.prefix_granularity,
             decode_width: config.decode_input_tokens,
             overlap_depth: config.overlap_schedule_depth as u32,
-            state_growth: groups
+            state_growth: config
+                .cache_groups
                 .iter()
                 .map(|group| snapshot_state_reserve_tokens(group.block_granularity, config))
                 .collect(),
-            has_state_group: groups.iter().any(|group| group.kind() == GroupKind::State),
+            has_state_group: config.has_state_group(),
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
         })

@@ -94,11 +94,6 @@ impl RequestSet {
         self.iter().find(|(_, request)| request.last_handle == Some(handle)).map(|(key, _)| key)
     }
 
-    /// Whether a key of this round still names a request: a round ends some and admits none.
-    pub fn is_live(&self, key: RequestKey) -> bool {
-        self.places[key.0 as usize].is_some()
-    }
-
     /// How many requests are live.
     pub fn len(&self) -> usize {
         self.by_id.len()
@@ -115,11 +110,6 @@ impl RequestSet {
             .iter()
             .enumerate()
             .filter_map(|(at, request)| Some((RequestKey(at as u32), request.as_ref()?)))
-    }
-
-    /// The first request at or after a submission number that waits like a new prompt.
-    pub fn waiting_from(&self, submission: u64) -> Option<RequestKey> {
-        self.waiting.first_from(submission)
     }
 
     /// The readmission that is next.

@@ -66,9 +66,9 @@ impl WaitingLine {
         self.all.is_empty()
     }
 
-    /// The first at or after a submission number.
-    pub fn first_from(&self, submission: u64) -> Option<RequestKey> {
-        self.all.range(from(submission)..).next().map(|&(_, key)| key)
+    /// Everyone, in submission order.
+    pub fn iter(&self) -> impl Iterator<Item = RequestKey> + '_ {
+        self.all.iter().map(|&(_, key)| key)
     }
 
     /// The first at or after a submission number that was not refused since something changed.

@@ -148,12 +148,11 @@ impl Scheduler {
 
     /// Publishes and stores what the request computed, and lets it go (`cache.md` §6).
     pub(super) fn finish_request(&mut self, key: RequestKey) {
-        if self.requests[key].state().is_resident() {
-            let mut holdings = std::mem::take(&mut self.requests[key].holdings);
-            let progress = self.requests[key].progress(self.rules.granularity);
-            self.cache.flush(&mut holdings, progress, Computed::Finish);
+        let request = &mut self.requests[key];
+        if request.state().is_resident() {
+            let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
+            self.cache.flush(holdings, progress, Computed::Finish);
             self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
-            self.requests[key].holdings = holdings;
         }
         self.forget(key);
     }

@@ -184,13 +184,7 @@ impl Scheduler {
         if no_room || self.requests.has_incomplete_prefill() {
             return Vec::new();
         }
-        let mut from = 0;
-        std::iter::from_fn(|| {
-            let key = self.requests.waiting_from(from)?;
-            from = self.requests[key].submission + 1;
-            Some(key)
-        })
-        .collect()
+        self.requests.waiting.iter().collect()
     }
 
     /// Every block that prefix pages have: group index, page, ordinal in the page; group by group, in

@@ -135,10 +135,8 @@ impl Scheduler {
     /// # Errors
     /// [`Error::UnexpectedEvent`] for one without output whose prompt is under way; then none is ended.
     pub fn finish(&mut self, handles: &[Handle]) -> Result<()> {
-        let named = |handle: &Handle| {
-            self.rows.find(*handle).or_else(|| self.requests.find_retracted(*handle))
-        };
-        let mut keys: Vec<RequestKey> = handles.iter().filter_map(named).collect();
+        let mut keys: Vec<RequestKey> =
+            handles.iter().filter_map(|&handle| self.find_named(handle)).collect();
         keys.sort_unstable();
         keys.dedup();
         if let Some(&key) = keys.iter().find(|&&key| !self.requests[key].can_finish()) {
@@ -150,12 +148,16 @@ impl Scheduler {
             });
         }
         for &handle in handles {
-            let key = self.rows.find(handle).or_else(|| self.requests.find_retracted(handle));
-            if let Some(key) = key {
+            if let Some(key) = self.find_named(handle) {
                 self.finish_request(key);
             }
         }
         self.verify()
+    }
+
+    /// The request that a handle names, or last named if it is retracted.
+    fn find_named(&self, handle: Handle) -> Option<RequestKey> {
+        self.rows.find(handle).or_else(|| self.requests.find_retracted(handle))
     }
 
     /// One result that was checked, by id.
