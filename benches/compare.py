@@ -126,7 +126,7 @@ def main(
     Schedulers (--peer):
       arrays      tokenspeed.scheduler: numpy views, persistent tables, results by handle
       compatible  tokenspeed.scheduler through the surface of the published wheel
-      reference   the published wheel, tokenspeed-scheduler (pip install 'tokenspeed-core[test]')
+      reference   the published wheel, tokenspeed-scheduler (pip install '.[test]')
 
     \b
     Examples:

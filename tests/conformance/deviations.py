@@ -55,11 +55,22 @@ def _schedules_nothing(d: Divergence) -> bool:
     return bool(d.ours.batch.request_ids or d.ours.ended) and not d.client.owes_results()
 
 
+def _chunks_can_start_inside_a_block(world: World) -> bool:
+    """A later chunk of a sliding group need not begin where a block does."""
+    budget = world.token_budget
+    cut_short = any(g.kind == "state" for g in world.groups) and budget % world.granularity
+    return any(
+        group.kind == "replay"
+        or (group.kind == "sliding" and (budget % group.granularity or cut_short))
+        for group in world.groups
+    )
+
+
 def _refuses_what_never_runs(d: Divergence) -> bool:
     """We refuse a request that they accept, by the tighter bound."""
-    wider = d.world.width > 2 or any(g.kind in ("sliding", "replay") for g in d.world.groups)
+    tighter = d.world.width > 2 or _chunks_can_start_inside_a_block(d.world)
     refused = [x for x in d.differences if x.field.startswith("refusal of")]
-    return wider and bool(refused) and all(x.theirs is None for x in refused)
+    return tighter and bool(refused) and all(x.theirs is None for x in refused)
 
 
 def _exceeds_the_budget(d: Divergence) -> bool:
@@ -116,8 +127,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "an empty round",
         "liveness.md 1",
         "the reference schedules nothing though a live request exists and nothing is owed: its"
-        " victim was the blocker and no waiting prompt fits, or the budget is left to a prompt that cannot"
-        " use it, or all who hold blocks are exempt; it goes on a round later, or never",
+        " victim was the blocker and no waiting prompt fits, or the budget is left to a prompt that"
+        " cannot use it, or all who hold blocks are exempt; it goes on a round later, or never",
         _schedules_nothing,
     ),
 )
@@ -141,8 +152,7 @@ def _bounds_less(world: World, difference: Difference) -> bool:
         tighter = all(o >= t for o, t in zip(ours, theirs, strict=True))
     else:
         tighter = isinstance(ours, int) and isinstance(theirs, int) and ours <= theirs
-    slides = any(group.kind in ("sliding", "replay") for group in world.groups)
-    return tighter and (slides or world.role == "P")
+    return tighter and (_chunks_can_start_inside_a_block(world) or world.role == "P")
 
 
 CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
@@ -150,8 +160,8 @@ CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
         "a chunk that starts inside a block",
         "scheduler.md §1.4",
         "chunks of a sliding group need not end on a block; a later one then starts inside a block"
-        " and needs one more. The reference does not count it: it accepts prompts that never run. On"
-        " the prefill role it also forgets the decode slot of the completing chunk (liveness.md)",
+        " and needs one more. The reference does not count it: it accepts prompts that never run."
+        " On the prefill role it also forgets the decode slot of the completing chunk.",
         _bounds_less,
     ),
 )
@@ -160,3 +170,13 @@ CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
 def explained(world: World, difference: Difference) -> bool:
     """Whether an entry of `CAPACITY_DEVIATIONS` explains a difference of capacity or bound."""
     return any(d.explains(world, difference) for d in CAPACITY_DEVIATIONS)
+
+
+#: Worlds whose difference is not understood yet, by seed, with what differs first. Our side ends
+#: each of them. CI holds this list to the letter: a seed that agrees again has to leave it.
+OPEN_DIFFERENCES: dict[int, str] = {
+    1027: "which of three cached sliding blocks a decode evicts, three groups packed 3, 3 and 2",
+    1181: "what of a sliding group a retraction kept: a later prompt hits 12 tokens more there",
+    1315: "a cold prompt that we admit and the reference does not, sliding blocks of one token",
+    1512: "a block more or less in use after a retraction, three groups, two of them packed",
+}

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from .coverage import FEATURES
-from .generate import world_from_seed
+from .generate import BOUNDED_REPLAY, STORAGE, world_from_seed
 from .side import Side
 from .workers import Pool
 
@@ -39,6 +39,17 @@ def features() -> Iterator[Counter[str]]:
         yield Counter(feature for outcome in outcomes for feature in outcome.features)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+#: What no world can show while our side refuses the configuration (see `generate`).
+NOT_YET = {
+    *(() if BOUNDED_REPLAY else ("replayable group", "re-fed window")),
+    *(
+        ()
+        if STORAGE
+        else ("storage behind the host tier", "fetch from storage", "fetch that missed")
+    ),
+}
+
+
+@pytest.mark.parametrize("feature", [f for f in FEATURES if f not in NOT_YET])
 def test_worlds_cover(features: Counter[str], feature: str) -> None:
     assert features[feature] >= OFTEN.get(feature, EVER)

@@ -109,7 +109,7 @@ impl Scheduler {
     }
 
     /// The group's persistent block table, int32 [max_batch_size + 1, columns], by row of the request
-    /// pool: page ids by absolute slot, 0 for a hole. What lies past a request's blocks is left over.
+    /// pool: page ids by absolute slot, 0 for a hole and past a request's blocks.
     ///
     /// A read-only view of the scheduler's own cells, which each plan keeps current in place;
     /// `ExecutionPlan.changed_cells` lists what changed. Ask again each round: a table is replaced by

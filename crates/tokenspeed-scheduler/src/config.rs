@@ -78,7 +78,7 @@ pub struct SchedulerConfig {
     pub cache_groups: Vec<CacheGroupConfig>,
     /// No host tier, whatever `num_host_pages` says.
     pub disable_l2_cache: bool,
-    /// No matching and no publication.
+    /// New prompts are not matched. Publication and stores go on, for recovery.
     pub disable_prefix_cache: bool,
     /// An external store behind the host tier.
     pub enable_l3_storage: bool,

@@ -175,7 +175,7 @@ pub enum Error {
 
     /// Arrays (results of a round, storage keys) that do not describe one list of entries.
     ///
-    /// ``array `offsets` has 3 entries; it must have one more than `request_ids` (4)``
+    /// ``array `offsets` has 3 entries; it must have one more than `handles` (4)``
     #[error("array `{array}` has {value}; it must {rule}")]
     BadArrays {
         /// The array at fault.
@@ -186,7 +186,8 @@ pub enum Error {
         rule: String,
     },
 
-    /// An acknowledgement for a copy that no plan has issued, or a second one.
+    /// An acknowledgement of the wrong kind: of a store for a load, or the reverse. One for a copy that
+    /// is not in flight is ignored.
     ///
     /// ``operation 17: no `WriteBackDoneEvent` is owed for it; acknowledge each `op_id` of a plan once``
     #[error(
@@ -210,7 +211,7 @@ pub enum Error {
 
     /// Something that this scheduler does not offer.
     ///
-    /// ``unsupported: an overlap depth above 1``
+    /// ``unsupported: `enable_l3_storage`; leave it False``
     #[error("unsupported: {feature}")]
     UnsupportedFeature {
         /// What was asked for.

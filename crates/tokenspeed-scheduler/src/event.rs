@@ -31,7 +31,7 @@ pub enum Event {
     UpdateReserveNumTokens {
         /// Which.
         request_id: String,
-        /// Tokens, at least 0.
+        /// Tokens, at least 0, at most what the bound on one request leaves.
         reserve_num_tokens: i64,
     },
     /// A store has ended.

@@ -24,8 +24,9 @@ impl Scheduler {
     /// is ignored.
     ///
     /// # Errors
-    /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`] or
-    /// [`Error::UnknownOperation`] for one that cannot happen.
+    /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`],
+    /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen,
+    /// [`Error::UnsupportedFeature`] for a failed load.
     pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
         let mut expected: FxHashMap<RequestKey, Expected> = FxHashMap::default();
         for event in &events {
