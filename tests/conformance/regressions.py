@@ -9,7 +9,40 @@ from __future__ import annotations
 
 from .world import Group, Request, World
 
-REGRESSIONS: dict[str, World] = {}
+REGRESSIONS: dict[str, World] = {
+    # Seed 2397 once made us load another set of blocks than the reference.
+    "loads after retractions": World(
+        groups=(
+            Group(id="full0", granularity=16, packing=4),
+            Group(id="sliding1", kind="sliding", granularity=16, packing=2, window=64),
+            Group(id="sliding2", kind="sliding", granularity=2, window=39),
+        ),
+        requests=(
+            Request(id="a", prompt=((1, 2),), output_stream=2, output=2),
+            Request(id="b", prompt=((1, 2), (3, 24)), output_stream=4, output=3),
+            Request(id="c", prompt=((1, 2), (3, 7), (5, 80)), output_stream=6, output=3, budget=24),
+            Request(id="d", prompt=((1, 2), (7, 45)), output_stream=8, output=3),
+            Request(id="e", prompt=((1, 2), (3, 5), (9, 40)), output_stream=10, output=3),
+            Request(id="f", prompt=((1, 2), (3, 5), (9, 9), (11, 22)), output_stream=12, output=4),
+            Request(id="g", prompt=((13, 6),), output_stream=14, output=4, abort=60),
+            Request(
+                id="h",
+                prompt=((1, 2), (3, 5), (9, 40), (10, 2), (15, 27)),
+                output_stream=16,
+                output=3,
+            ),
+            Request(id="i", prompt=((1, 2), (17, 32)), output_stream=18),
+        ),
+        granularity=16,
+        device_blocks=45,
+        host_blocks=200,
+        token_budget=16,
+        depth=1,
+        replay_tokens=1,
+        timing=2397,
+        result_lag=1,
+    ),
+}
 
 STANDSTILLS: dict[str, World] = {
     # liveness.md: what a reserve covers must include the verify window past the last token.
