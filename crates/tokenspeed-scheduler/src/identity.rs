@@ -1,6 +1,8 @@
 //! Prefix identity: the content hash of a prefix page, and the pages that anything still names
 //! (`cache.md` §4).
 
+use std::collections::VecDeque;
+
 use hashbrown::HashTable;
 use sha2::{Digest, Sha256};
 
@@ -83,8 +85,11 @@ impl PageId {
 #[derive(Debug, Default)]
 pub struct PrefixPages {
     nodes: Vec<Node>,
-    /// Places of `nodes` that no reference holds, last freed first.
-    free: Vec<u32>,
+    /// Places whose last reference went, oldest first; some may have been named again since. Their hashes
+    /// stay in the map until the place is used again, so that letting a page go touches no far memory.
+    idle: VecDeque<u32>,
+    /// Places with a reference.
+    named: usize,
     by_hash: HashTable<u32>,
 }
 
@@ -93,6 +98,8 @@ struct Node {
     hash: ContentHash,
     /// How many requests and cached blocks name the page; 0 for a free place.
     references: u32,
+    /// Whether it stands in `idle`.
+    idle: bool,
 }
 
 impl PrefixPages {
@@ -100,23 +107,29 @@ impl PrefixPages {
     pub fn intern(&mut self, hash: ContentHash) -> PageId {
         let nodes = &self.nodes;
         if let Some(&at) = self.by_hash.find(hash.bucket(), |&at| nodes[at as usize].hash == hash) {
-            self.nodes[at as usize].references += 1;
+            self.retain(PageId(at));
             return PageId(at);
         }
-        let node = Node { hash, references: 1 };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.nodes[at as usize] = node;
-                at
-            }
-            None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
-            }
-        };
+        let at = self.place();
+        self.nodes[at as usize].hash = hash;
         let nodes = &self.nodes;
         self.by_hash.insert_unique(hash.bucket(), at, |&at| nodes[at as usize].hash.bucket());
+        self.retain(PageId(at));
         PageId(at)
+    }
+
+    fn place(&mut self) -> u32 {
+        while let Some(at) = self.idle.pop_front() {
+            let node = &mut self.nodes[at as usize];
+            node.idle = false;
+            if node.references == 0 {
+                let bucket = node.hash.bucket();
+                self.by_hash.find_entry(bucket, |&other| other == at).expect("in the map").remove();
+                return at;
+            }
+        }
+        self.nodes.push(Node { hash: ContentHash([0; 32]), references: 0, idle: false });
+        (self.nodes.len() - 1) as u32
     }
 
     /// The page with this hash, if anything names it; no reference is counted.
@@ -124,11 +137,14 @@ impl PrefixPages {
         self.by_hash
             .find(hash.bucket(), |&at| self.nodes[at as usize].hash == *hash)
             .map(|&at| PageId(at))
+            .filter(|&page| self.references(page) > 0)
     }
 
     /// Counts one more reference.
     pub fn retain(&mut self, page: PageId) {
-        self.nodes[page.index()].references += 1;
+        let node = &mut self.nodes[page.index()];
+        node.references += 1;
+        self.named += usize::from(node.references == 1);
     }
 
     /// Gives one reference back; the last one frees the place.
@@ -136,12 +152,10 @@ impl PrefixPages {
         let node = &mut self.nodes[page.index()];
         node.references -= 1;
         if node.references == 0 {
-            let bucket = node.hash.bucket();
-            self.by_hash
-                .find_entry(bucket, |&at| at == page.0)
-                .expect("a named page is in the map")
-                .remove();
-            self.free.push(page.0);
+            self.named -= 1;
+            if !std::mem::replace(&mut node.idle, true) {
+                self.idle.push_back(page.0);
+            }
         }
     }
 
@@ -157,7 +171,7 @@ impl PrefixPages {
 
     /// How many pages are named at all.
     pub fn len(&self) -> usize {
-        self.nodes.len() - self.free.len()
+        self.named
     }
 
     /// Whether no page is named.
