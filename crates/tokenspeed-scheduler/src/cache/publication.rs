@@ -29,26 +29,23 @@ impl Coordinator {
             BoundaryKind::Chunk
         };
         for group in 0..self.geometries.len() {
-            let per_page = self.geometries[group].blocks_per_page;
-            match self.geometries[group].kind {
-                GroupKind::Full => {
-                    for slot in from * per_page..to * per_page {
-                        let page = progress.pages[slot / per_page];
-                        let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
-                        if new && progress.by == Computed::Prefill {
-                            self.queue_store(group, page, slot % per_page);
-                        }
-                    }
+            let geometry = &self.geometries[group];
+            let per_page = geometry.blocks_per_page;
+            // A sliding group streams whatever it publishes, a full one what a prefill does.
+            let (start, streams) = match geometry.kind {
+                GroupKind::Full => (from * per_page, progress.by == Computed::Prefill),
+                GroupKind::Sliding { .. } => (geometry.run_start(to), true),
+                GroupKind::State => {
+                    self.publish_states(holdings, progress, group, from, to);
+                    continue;
                 }
-                GroupKind::Sliding { .. } => {
-                    for slot in self.geometries[group].run_start(to)..to * per_page {
-                        let page = progress.pages[slot / per_page];
-                        if self.publish_slot(holdings, progress.by, group, slot, page, kind) {
-                            self.queue_store(group, page, slot % per_page);
-                        }
-                    }
+            };
+            for slot in start..to * per_page {
+                let page = progress.pages[slot / per_page];
+                let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
+                if new && streams {
+                    self.queue_store(group, page, slot % per_page);
                 }
-                GroupKind::State => self.publish_states(holdings, progress, group, from, to),
             }
         }
         let covered = self.tokens_of(to);

@@ -8,7 +8,6 @@ impl Round<'_> {
     /// come to nothing, decodes go first in either mode, and leave nothing aside.
     pub fn plan_fused(&mut self) {
         self.end_spent_budgets();
-        let nothing_is_owed = self.nothing_is_owed();
         let mixed = self.rules.config.enable_mixed_prefill_decode;
         if mixed || self.is_fruitless() {
             self.schedule_decode_batch(self.state_prefill_reserve());
@@ -22,7 +21,8 @@ impl Round<'_> {
             }
         }
         self.maybe_retract_for_capacity();
-        if self.build.is_empty() && nothing_is_owed {
+        // Such a round has sent nothing out: what is owed is owed from before.
+        if self.build.is_empty() && self.nothing_is_owed() {
             self.break_standstill();
         }
     }

@@ -53,8 +53,8 @@ impl Round<'_> {
     /// The document's rules can end in a round that schedules nothing although nothing is owed: the
     /// budget was left to a prompt that cannot use it; the victim was the blocker and no waiting prompt
     /// fits what it freed; all who hold blocks are exempt and each lacks one more. Then decodes take
-    /// the budget that was left; the residents that lack blocks come first, oldest first, so that every
-    /// retraction buys progress; where they still do not fit, the exemption falls; and at last the
+    /// the budget that was left; the residents that lack blocks come first, decodes before prompts, each
+    /// oldest first, so that every retraction buys progress; where they still do not fit, the exemption falls; and at last the
     /// prompt phases run again on what is free (`liveness.md` 1).
     pub(super) fn break_standstill(&mut self) {
         self.schedule_decode_batch(0);
