@@ -84,7 +84,7 @@ impl Coordinator {
     pub fn need(&self, hit: &Hit, demands: &[Demand], with_loads: bool) -> u64 {
         let blocks = |group: GroupIndex| {
             let geometry = &self.geometries[group];
-            let slots = hit.total_pages * geometry.blocks_per_page;
+            let slots = geometry.hit_slots(hit.total_pages);
             let growth = demands[group].growth(slots, self.tokens_of(hit.total_pages), geometry);
             growth.blocks + if with_loads { hit.host_blocks(group) } else { 0 }
         };
@@ -107,7 +107,7 @@ impl Coordinator {
                 let (slots, demanded) = match first {
                     None => (held.table.len(), held.demanded_tokens),
                     Some(FirstAdmission { hit, .. }) => (
-                        hit.total_pages * geometry.blocks_per_page,
+                        geometry.hit_slots(hit.total_pages),
                         self.tokens_of(hit.total_pages),
                     ),
                 };

@@ -71,6 +71,9 @@ pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages:
 /// What each tier's match reads: the run behind the Device's length, and, if the Host reaches further,
 /// the part beyond it of the run behind that.
 fn claim(geometry: &Geometry, device_pages: usize, total_pages: usize) -> GroupHit {
+    if geometry.replayable {
+        return GroupHit::default();
+    }
     let device_end = device_pages * geometry.blocks_per_page;
     let end = total_pages * geometry.blocks_per_page;
     let device = geometry.run_start(device_pages)..device_end;
@@ -91,8 +94,16 @@ fn converge(
     longest: impl Fn(GroupIndex, usize) -> usize,
 ) -> Converged {
     let groups = |closed: bool| {
-        (0..geometries.len()).filter(move |&group| geometries[group].is_prefix_closed() == closed)
+        let matched = move |group: &GroupIndex| {
+            let geometry = &geometries[*group];
+            geometry.is_prefix_closed() == closed && !geometry.replayable
+        };
+        (0..geometries.len()).filter(matched)
     };
+    if groups(true).chain(groups(false)).next().is_none() {
+        // Whatever it could resume from is regenerated.
+        return Converged { common: 0, closed_cover: 0 };
+    }
     let closed_cover = groups(true).fold(bound, |bound, group| longest(group, bound));
     let mut common = closed_cover;
     loop {

@@ -30,6 +30,9 @@ impl Coordinator {
         };
         for group in 0..self.geometries.len() {
             let geometry = &self.geometries[group];
+            if geometry.replayable {
+                continue;
+            }
             let per_page = geometry.blocks_per_page;
             // A sliding group streams whatever it publishes, a full one what a prefill does.
             let (start, streams) = match geometry.kind {

@@ -1,7 +1,7 @@
 //! Admitting one chunk: probe, cut, demand, admit, move on (`scheduler.md` §1).
 
 use super::batch::PrefillOp;
-use super::chunk::{Chunk, next_chunk};
+use super::chunk::{Chunk, Cut, next_chunk};
 use super::demand::{PrefillReserve, prefill_demands};
 use super::refusal::least_need;
 use super::round::Round;
@@ -58,10 +58,14 @@ impl Round<'_> {
 
     fn open(&mut self, key: RequestKey, row: i32, hit: &Hit, uncached: bool) -> Outcome {
         let request = &mut self.requests[key];
-        let begin = self.cache.tokens_of(hit.total_pages);
-        let promotion = hit.promotion_boundary_pages.map(|pages| self.cache.tokens_of(pages));
-        let budget = self.build.budget_left();
-        let chunk = next_chunk(self.rules, begin, request.prompt_tokens, budget, promotion);
+        let cut = Cut {
+            begin: self.cache.tokens_of(hit.total_pages),
+            first: true,
+            prompt_tokens: request.prompt_tokens,
+            budget: self.build.budget_left(),
+            promotion_boundary: hit.promotion_boundary_pages.map(|p| self.cache.tokens_of(p)),
+        };
+        let chunk = next_chunk(self.rules, cut);
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }
@@ -103,10 +107,14 @@ impl Round<'_> {
         if self.awaits_result(key) {
             return Outcome::NotNow;
         }
-        let begin = request.computed_tokens();
-        let promotion = request.holdings.promotion_boundary;
-        let budget = self.build.budget_left();
-        let chunk = next_chunk(self.rules, begin, request.prompt_tokens, budget, promotion);
+        let cut = Cut {
+            begin: request.computed_tokens(),
+            first: false,
+            prompt_tokens: request.prompt_tokens,
+            budget: self.build.budget_left(),
+            promotion_boundary: request.holdings.promotion_boundary,
+        };
+        let chunk = next_chunk(self.rules, cut);
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }

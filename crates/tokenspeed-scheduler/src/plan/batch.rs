@@ -46,7 +46,7 @@ impl PlanBuild {
 
     /// Takes a chunk in.
     pub fn push_prefill(&mut self, op: PrefillOp) {
-        self.budget_left -= op.chunk.size;
+        self.budget_left -= op.chunk.input_size();
         self.prefills.push(op);
     }
 

@@ -10,6 +10,8 @@ use crate::request::Request;
 /// What holds for all groups of one prefill admission. Token counts.
 #[derive(Debug, Clone, Copy)]
 pub struct PrefillReserve {
+    /// Whether the chunk opens an admission.
+    first: bool,
     /// Whether the chunk completes the prompt, so that a decode step follows.
     completes: bool,
     /// What a decode step behind the prompt may write: the step's width, or less near the end of a
@@ -29,6 +31,7 @@ impl PrefillReserve {
             budget => rules.limit_of(request.submitted_tokens, budget) - chunk.end(),
         };
         PrefillReserve {
+            first,
             completes: rest == 0,
             decode_slot: rules.decode_width.min(open),
             // Without a declared budget there is no headroom to hold, and the rest of the prompt is
@@ -55,6 +58,12 @@ pub fn prefill_demands(
         GroupKind::Full => {
             Demand::Dense { tokens: chunk.size, reserve: decode_slot.max(reserve.headroom) }
         }
+        // A hit claims nothing of it: the table begins with the window that is re-fed.
+        GroupKind::Sliding { .. } if geometry.replayable && reserve.first => Demand::SparseSuffix {
+            extent: chunk.end(),
+            first_slot: (chunk.input_begin() / geometry.block_granularity) as usize,
+            reserve: decode_slot,
+        },
         // Slid-out pages are used again, so the rest of the prompt costs nothing.
         GroupKind::Sliding { .. } => Demand::Dense { tokens: chunk.size, reserve: decode_slot },
         GroupKind::State => Demand::SparseSuffix {

@@ -121,15 +121,15 @@ pub fn assemble(round: Round<'_>, with_block_tables: bool) -> ExecutionPlan {
     for op in build.prefills() {
         let tokens = &requests[op.key].tokens;
         let prompt_end = requests[op.key].prompt_tokens as usize;
-        let (begin, end) = (op.chunk.begin as usize, op.chunk.end() as usize);
-        batch.input_lengths.push(op.chunk.size as i32);
+        let (begin, end) = (op.chunk.input_begin() as usize, op.chunk.end() as usize);
+        batch.input_lengths.push(op.chunk.input_size() as i32);
         batch.input_ids.extend_from_slice(&tokens[begin..end]);
         batch.shifted_input_ids.extend_from_slice(&tokens[begin + 1..(end + 1).min(prompt_end)]);
         if end == prompt_end {
             batch.shifted_input_ids.push(-1);
         }
-        batch.extend_prefix_lens.push(op.chunk.begin as i32);
-        batch.extend_replay_lens.push(0);
+        batch.extend_prefix_lens.push(begin as i32);
+        batch.extend_replay_lens.push(op.chunk.replay as i32);
         batch.device_hit_tokens.push(op.device_hit_tokens as i32);
         batch.host_hit_tokens.push(op.host_hit_tokens as i32);
     }

@@ -139,9 +139,6 @@ fn refuse_unsupported(config: &SchedulerConfig) -> Result<()> {
     if config.role != Role::Fused {
         return refuse("`role` P and D; this version plans for `Role.Fused` only");
     }
-    if config.cache_groups.iter().any(|group| group.replayable) {
-        return refuse("a `replayable` cache group; declare the group without it");
-    }
     if config.enable_l3_storage {
         return refuse("`enable_l3_storage`; leave it False");
     }
