@@ -47,7 +47,7 @@ impl Coordinator {
                 let page = progress.pages[slot / per_page];
                 let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
                 if new && streams {
-                    self.queue_store(group, page, slot % per_page);
+                    self.stream(group, page, slot % per_page);
                 }
             }
         }
@@ -84,7 +84,7 @@ impl Coordinator {
             let new =
                 self.publish_slot(holdings, progress.by, group, slot, progress.pages[page], kind);
             if new && progress.by == Computed::Prefill {
-                self.queue_store(group, progress.pages[page], per_page - 1);
+                self.stream(group, progress.pages[page], per_page - 1);
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::request::{RequestKey, State};
 pub enum Outcome {
     /// It is in the batch, and its prompt is complete.
     Completed,
-    /// It is in the batch, and more of its prompt is to come: it holds the line.
+    /// It is scheduled, and nobody may start behind it: more of its prompt is to come, or its peer
+    /// computes it.
     Incomplete,
     /// The pool cannot hold it now.
     NoCapacity,
@@ -57,6 +58,9 @@ impl Round<'_> {
     }
 
     fn open(&mut self, key: RequestKey, row: i32, hit: &Hit, uncached: bool) -> Outcome {
+        if self.lands_remotely(key) {
+            return self.open_landing(key, row, hit, uncached);
+        }
         let request = &mut self.requests[key];
         let cut = Cut {
             begin: self.cache.tokens_of(hit.total_pages),
@@ -84,12 +88,17 @@ impl Round<'_> {
             self.note_refusal(key, chunk, hit);
             return Outcome::NoCapacity;
         }
-        self.rows.take(key);
-        let from = self.requests[key].state();
-        self.requests[key].last_handle = None;
-        self.requests[key].recovering =
-            matches!(from, State::Retracted { has_recoverable_snapshot: true, .. });
+        self.seat(key);
         self.chunk_admitted(key, chunk, hit)
+    }
+
+    /// Gives an admitted request the row that was looked for.
+    pub(super) fn seat(&mut self, key: RequestKey) {
+        self.rows.take(key);
+        let request = &mut self.requests[key];
+        request.last_handle = None;
+        request.recovering =
+            matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
     }
 
     /// Notes what a waiting prompt needs at least, so that it is not tried again for nothing.
@@ -147,7 +156,11 @@ impl Round<'_> {
         }
         let recomputed = self.rules.config.prefix_replay_tokens.max(1);
         let bound = (request.prompt_tokens - recomputed).max(0) / self.rules.granularity;
-        self.cache.probe(&request.pages[..bound as usize])
+        let pages = &request.pages[..bound as usize];
+        match self.lands_remotely(key) {
+            true => self.cache.probe_landing(pages),
+            false => self.cache.probe(pages),
+        }
     }
 
     fn chunk_admitted(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) -> Outcome {

@@ -59,7 +59,8 @@ pub fn next_chunk(rules: &Rules, cut: Cut) -> Chunk {
     let raw = (cut.prompt_tokens - cut.begin).min(cut.budget - replay).max(0);
     // In what is left of the prompt's final window no end satisfies a promotion boundary too: it yields.
     let final_window_begin = cut.prompt_tokens - rules.replay_window;
-    let yields = |boundary: i64| final_window_begin.max(0) <= cut.begin && final_window_begin < boundary;
+    let yields =
+        |boundary: i64| final_window_begin.max(0) <= cut.begin && final_window_begin < boundary;
     let promotion_boundary = cut.promotion_boundary.filter(|&boundary| !yields(boundary));
     let size = align(rules, Cut { promotion_boundary, ..cut }, raw);
     Chunk { begin: cut.begin, size: keep_final_window(rules, cut, size), replay }

@@ -1,7 +1,7 @@
 //! What the configuration says to a round: the numbers that phases read, made once.
 
 use crate::capacity::{CapacityModel, request_token_limit, snapshot_state_reserve_tokens};
-use crate::config::SchedulerConfig;
+use crate::config::{Role, SchedulerConfig};
 use crate::error::Result;
 
 /// Token counts unless a name says otherwise.
@@ -13,6 +13,8 @@ pub struct Rules {
     pub granularity: i64,
     /// Width of a decode step.
     pub decode_width: i64,
+    /// What a decode step costs of the round's budget: nothing on the decode role (`scheduler.md` §3.2).
+    pub decode_cost: i64,
     /// Results of one request that may be out when it is scheduled.
     pub overlap_depth: u32,
     /// One a group: what the admission that finishes shaping a state group holds beyond its endpoint.
@@ -34,6 +36,7 @@ impl Rules {
         Ok(Rules {
             granularity: config.prefix_granularity,
             decode_width: config.decode_input_tokens,
+            decode_cost: if config.role == Role::D { 0 } else { config.decode_input_tokens },
             overlap_depth: config.overlap_schedule_depth as u32,
             state_growth: config
                 .cache_groups

@@ -37,6 +37,9 @@ impl Owed {
         tokens: usize,
         width: i64,
     ) -> Result<bool> {
+        if state == State::Draining {
+            return Ok(false);
+        }
         let fits = match (self.chunks, self.sample) {
             (1.., _) => tokens == 0,
             (0, true) => tokens == 1,
@@ -75,6 +78,16 @@ impl Owed {
             (0, false) => format!("have 1 to {width} (those that the decode step accepted)"),
         };
         Error::BadResult { request_id: id.into(), tokens, rule }
+    }
+
+    /// Results that count and have not landed.
+    pub(super) fn forwards(&self) -> u32 {
+        self.forwards
+    }
+
+    /// The peer brings the prompt's own sample.
+    pub(super) fn sample_landed(&mut self) {
+        self.sample = false;
     }
 
     /// The blocks are gone: nothing that is out will count any more.
@@ -123,7 +136,7 @@ impl Scheduler {
         checked?;
         for (&handle, span) in handles.iter().zip(spans()) {
             if let Some(key) = self.rows.find(handle) {
-                self.apply_result(key, &tokens[span]);
+                self.land_result(key, &tokens[span], Vec::new());
             }
         }
         self.verify()
@@ -160,7 +173,7 @@ impl Scheduler {
         self.rows.find(handle).or_else(|| self.requests.find_retracted(handle))
     }
 
-    /// One result that was checked, by id.
+    /// One result that was checked.
     pub(super) fn land_result(&mut self, key: RequestKey, tokens: &[i32], candidates: Vec<i32>) {
         let request = &mut self.requests[key];
         let width = self.rules.decode_width;
@@ -170,11 +183,6 @@ impl Scheduler {
             return;
         }
         request.spec_candidate_ids = candidates;
-        self.apply_result(key, tokens);
-    }
-
-    fn apply_result(&mut self, key: RequestKey, tokens: &[i32]) {
-        let request = &mut self.requests[key];
         request.forwards_out -= 1;
         request.chunks_out = request.chunks_out.saturating_sub(1);
         request.owed_since_round = self.round;
@@ -186,7 +194,7 @@ impl Scheduler {
     }
 
     /// Names the prefix pages that the last tokens completed.
-    fn name_new_pages(&mut self, key: RequestKey) {
+    pub(super) fn name_new_pages(&mut self, key: RequestKey) {
         let granularity = self.rules.granularity as usize;
         let request = &mut self.requests[key];
         while (request.pages.len() + 1) * granularity <= request.tokens.len() {
