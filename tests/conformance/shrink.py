@@ -71,6 +71,9 @@ def _simpler_configuration(world: World) -> Iterator[World]:
     for field in (
         "ack_lag",
         "result_lag",
+        "bootstrap_lag",
+        "transfer_lag",
+        "peer_loss",
         "mixed",
         "depth",
         "host_blocks",
