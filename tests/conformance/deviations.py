@@ -186,7 +186,8 @@ def explained(world: World, difference: Difference) -> bool:
 
 
 #: Worlds whose difference is not understood yet, by role, family and seed, with what
-#: differs first. Our side ends each of them. CI holds this list to the letter: a seed that agrees again has to leave it.
+#: differs first. Our side ends each of them. CI holds this list to the letter: a seed that agrees
+#: again has to leave it.
 OPEN_DIFFERENCES: dict[tuple[str, str], dict[int, str]] = {
     ("Fused", "plain"): {
         1027: "which of three cached sliding blocks a decode evicts, groups packed 3, 3 and 2",
