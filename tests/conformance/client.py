@@ -103,6 +103,10 @@ class Client:
         events = [*early, *results, *acks, *retracts, *self._aborts(round_)]
         return [*events, *self._reserves()]
 
+    def strays(self, round_: int) -> list[Event]:
+        """Events out of place, each to be offered on its own after those of `round_`."""
+        return []
+
     def read(self, round_: int, plan: Plan) -> None:
         """Launches `plan`: notes the results and acknowledgements that it owes. Raises
         `Misplanned`."""

@@ -67,6 +67,8 @@ PEER_EVENTS = {
         "handover that zeroes a block",
         "abort after a handover",
         "lost peer",
+        "event out of place, ignored",
+        "event out of place, refused",
     ),
     "D": (
         "remote prefill",
@@ -78,6 +80,8 @@ PEER_EVENTS = {
         "lost peer during a remote prefill",
         "local recovery",
         "local recovery in chunks",
+        "event out of place, ignored",
+        "event out of place, refused",
     ),
 }
 

@@ -127,6 +127,9 @@ class Generator:
             if group.kind == "replay":
                 window = group.window or 1
                 budget = max(budget, window + max(window, granularity))
+        if self._family == "replay":
+            # Decodes leave as much to a prompt: with no more than it they get nothing.
+            budget += r.choice((0, width, 4 * width, 16))
         return max(budget, granularity, width)
 
     def _requests(self, granularity: int, width: int, depth: int) -> tuple[Request, ...]:

@@ -7,7 +7,17 @@ a failure. A peer's last word always comes, also for a request that its client h
 from __future__ import annotations
 
 from .client import Client, Forward, Life
-from .events import Bootstrapped, Event, HandedOver, PeerFailed, RemotelyPrefilled, Result
+from .events import (
+    Bootstrapped,
+    Event,
+    Finished,
+    HandedOver,
+    PeerFailed,
+    RemotelyPrefilled,
+    Reserve,
+    Result,
+    Retracted,
+)
 from .plan import Plan
 from .world import Request, World
 
@@ -17,7 +27,8 @@ class PeerClient(Client):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        #: Requests whose peer has said its last word.
+        #: Requests whose bootstrap has been told, and those whose peer has said its last word.
+        self._met: set[str] = set()
         self._parted: set[str] = set()
 
     def accepted(self, request: Request) -> None:
@@ -34,9 +45,27 @@ class PeerClient(Client):
         if isinstance(event, (Bootstrapped, HandedOver, RemotelyPrefilled)):
             if event.request_id in self._parted:
                 return []
-            if not isinstance(event, Bootstrapped):
-                self._parted.add(event.request_id)
+            said = self._met if isinstance(event, Bootstrapped) else self._parted
+            said.add(event.request_id)
         return super()._deliver(event)
+
+    def strays(self, round_: int) -> list[Event]:
+        """An event out of place: the scheduler must refuse it or ignore it, and go on as if it had
+        not come."""
+        names = self.live_ids()
+        if not names or self.world.draw(3, "stray", round_):
+            return []
+        name = names[self.world.draw(len(names) - 1, "stray request", round_)]
+        events = self._out_of_place(self.lives[name])
+        return [events[self.world.draw(len(events) - 1, "stray event", round_)]] if events else []
+
+    def _out_of_place(self, life: Life) -> list[Event]:
+        """The events that `life` cannot take now."""
+        name = life.request.id
+        events: list[Event] = [Bootstrapped(name)] if name in self._met else []
+        if not life.scheduled:
+            events += [Result(name, ()), Retracted(name), Reserve(name, 1), Finished(name)]
+        return events
 
     def _lost_peers(self, round_: int) -> list[Event]:
         events: list[Event] = []
@@ -74,6 +103,11 @@ class PrefillClient(PeerClient):
     def _finish(self, life: Life) -> list[Event]:
         return []
 
+    def _out_of_place(self, life: Life) -> list[Event]:
+        name = life.request.id
+        events = [*super()._out_of_place(life), Finished(name), RemotelyPrefilled(name, 1)]
+        return events if life.produced else [*events, HandedOver(name), Reserve(name, 1)]
+
     def _result(self, life: Life, forward: Forward) -> Result:
         """The prompt's sample, and what the drafter proposes behind it."""
         request = life.request
@@ -89,6 +123,11 @@ class PrefillClient(PeerClient):
 class DecodeClient(PeerClient):
     """A decode worker: the prompt and the first token come from the peer."""
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        #: Requests whose prompt is on its way.
+        self._landing: set[str] = set()
+
     def read(self, round_: int, plan: Plan) -> None:
         super().read(round_, plan)
         batch = plan.remote_prefill
@@ -97,6 +136,7 @@ class DecodeClient(PeerClient):
         for name, prompt in zip(batch.request_ids, batch.prefill_lengths, strict=True):
             life = self._life(name)
             life.scheduled += 1
+            self._landing.add(name)
             life.demanded, life.prompt_tokens = None, prompt
             token = life.request.output_token(life.produced)
             self._owe(RemotelyPrefilled(name, token), self._transfer_round(round_, name))
@@ -105,10 +145,18 @@ class DecodeClient(PeerClient):
         said = super()._deliver(event)
         if said and isinstance(event, RemotelyPrefilled):
             life = self.lives[event.request_id]
+            self._landing.discard(event.request_id)
             if life.alive:
                 life.produced += 1
                 return [*said, *self._finish(life)]
         return said
+
+    def _out_of_place(self, life: Life) -> list[Event]:
+        name = life.request.id
+        events = super()._out_of_place(life)
+        if not life.produced:
+            events += [HandedOver(name), Finished(name), Reserve(name, 1)]
+        return events if name in self._landing else [*events, RemotelyPrefilled(name, 1)]
 
 
 #: The client of each role.

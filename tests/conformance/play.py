@@ -176,6 +176,15 @@ class Match:
         self._round.events = events
         self.coverage.events(client, events)
         self._both("advance", events)
+        for stray in client.strays(number):
+            self._round.events.append(stray)
+            taken = self.ours.call("offer", stray)
+            self.coverage.add("event out of place, " + ("ignored" if taken else "refused"))
+            self._compare(
+                "is taken",
+                lambda p, event=stray: {str(event): p.call("offer", event)},
+                {str(stray): taken},
+            )
         if number in self.world.flushes:
             self._clear()
         if self.world.storage:

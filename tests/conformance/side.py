@@ -57,6 +57,16 @@ class Side:
             execution.add_event(self._native(event))
         self._scheduler.advance(execution)
 
+    def offer(self, event: Event) -> bool:
+        """Feeds one event that may be refused; whether it is taken."""
+        try:
+            self.advance([event])
+        except RuntimeError as error:
+            if type(error).__name__ == "InternalError":
+                raise
+            return False
+        return True
+
     def plan(self, round_: int) -> Plan:
         """The next plan; its operations become known to later events."""
         plan = read_plan(self._scheduler.next_execution_plan())
