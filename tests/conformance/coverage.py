@@ -91,8 +91,9 @@ FAMILY_FEATURES = {
     "storage": ("storage behind the host tier", "fetch from storage", "fetch that missed"),
 }
 
-#: What cannot happen on a role.
+#: What cannot happen, or cannot be told, on a role or in a family.
 ABSENT = {
+    "replay": ("state group", "promotion boundary", "handover that zeroes a block"),
     "P": (
         "mixed batch",
         "several tokens a step",
@@ -111,7 +112,7 @@ ABSENT = {
 def features_of(role: str, family: str) -> tuple[str, ...]:
     """What worlds of a role and a family can show."""
     others = {f for other, names in FAMILY_FEATURES.items() if other != family for f in names}
-    absent = {*others, *ABSENT.get(role, ())}
+    absent = {*others, *ABSENT.get(role, ()), *ABSENT.get(family, ())}
     every = (*CONFIGURATIONS, *EVENTS, *PEER_EVENTS.get(role, ()))
     return tuple(feature for feature in every if feature not in absent)
 
@@ -261,6 +262,9 @@ class Coverage:
         if grown > emptied and not hit:
             add("eviction")
         if self._world.role == "P":
+            rows_left = before["pd_transfer_size"] < self._world.rows
+            if before["waiting_size"] and rows_left and not batch.num_extends:
+                add("failed admission")
             return
         # What follows is told only where the budget or the grammar cannot be the cause.
         room = self._world.token_budget - sum(batch.input_lengths)

@@ -185,8 +185,15 @@ class Generator:
 
     def _with_peers(self, world: World) -> World:
         r = self._random
+        requests = tuple(
+            replace(request, abort=request.arrival + r.choice((1, 2, 4, 7)))
+            if r.random() < 0.08
+            else request
+            for request in world.requests
+        )
         return replace(
             world,
+            requests=requests,
             bootstrap_lag=r.choice((0, 0, 2, 8)),
             transfer_lag=r.choice((0, 1, 2, 6)),
             peer_loss=r.choice((0, 0, 4, 10)),
