@@ -178,7 +178,9 @@ class Client:
         """Does not run `plan`'s forward: its whole batch retracts, so that ranks stay aligned."""
         self._withheld = list(plan.batch.request_ids)
         for name in self._withheld:
-            self._life(name).hurry()
+            life = self._life(name)
+            life.hurry()
+            life.demanded, life.moved = None, False
         for place, copies in enumerate(plan.loads.values()):
             fetched = any(c.guard for c in copies)
             self._owe(Loaded(round_, place, success=not fetched), round_ + 1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .client import Client
 from .compare import Difference
+from .peers import PeerClient
 from .plan import Plan
 from .round import Round
 from .world import World
@@ -94,6 +95,14 @@ def _cuts_a_landing(d: Divergence) -> bool:
     return bool(landing) and any(end < prompt for _, _, end, prompt in landing.chunks())
 
 
+def _forgets_a_landing(d: Divergence) -> bool:
+    """Their remote prefill of a request that the engine had retracted counts as landed at once."""
+    landing = d.theirs and d.theirs.remote_prefill
+    suspended = d.client.suspended if isinstance(d.client, PeerClient) else set()
+    fields = {"remote_prefilling_size after the plan", "pd_transfer_size after the plan"}
+    return bool(landing) and not suspended.isdisjoint(landing.request_ids) and fields <= d.fields()
+
+
 def _ends_what_cannot_go_on(d: Divergence) -> bool:
     """Our plan ends a request and says so."""
     return d.ours is not None and bool(d.ours.ended)
@@ -127,6 +136,13 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "the reference cuts a remote prefill at the promotion boundary: it asks its peer for a part"
         " of the prompt, takes the answer for the whole of it, and raises at the first decode",
         _cuts_a_landing,
+    ),
+    Deviation(
+        "a landing that nobody awaits",
+        "scheduler.md §3.2 and §4",
+        "the reference asks a peer for a retracted prompt again but decodes from the next round on,"
+        " whatever has landed",
+        _forgets_a_landing,
     ),
     Deviation(
         "a tighter bound on one request",

@@ -186,7 +186,7 @@ class Generator:
     def _with_peers(self, world: World) -> World:
         r = self._random
         requests = tuple(
-            replace(request, abort=request.arrival + r.choice((1, 2, 4, 7)))
+            replace(request, abort=request.arrival + r.choice((1, 2, 4, 7, 15, 30)))
             if r.random() < 0.08
             else request
             for request in world.requests

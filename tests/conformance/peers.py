@@ -30,6 +30,8 @@ class PeerClient(Client):
         #: Requests whose bootstrap has been told, and those whose peer has said its last word.
         self._met: set[str] = set()
         self._parted: set[str] = set()
+        #: Requests whose blocks the engine took (``Retract``), until they are scheduled again.
+        self.suspended: set[str] = set()
 
     def accepted(self, request: Request) -> None:
         super().accepted(request)
@@ -37,6 +39,16 @@ class PeerClient(Client):
         self._holds_nothing.add(event)
         lag = self.world.draw(self.world.bootstrap_lag, "bootstrap", request.id)
         self._owe(event, request.arrival + lag)
+
+    def events(self, round_: int) -> list[Event]:
+        events = super().events(round_)
+        self.suspended.update(e.request_id for e in events if isinstance(e, Retracted))
+        return events
+
+    def read(self, round_: int, plan: Plan) -> None:
+        super().read(round_, plan)
+        for batch in (plan.batch, plan.remote_prefill):
+            self.suspended.difference_update(batch.request_ids if batch else ())
 
     def _due_acks(self, round_: int) -> list[Event]:
         return [*super()._due_acks(round_), *self._lost_peers(round_)]
@@ -63,7 +75,7 @@ class PeerClient(Client):
         """The events that `life` cannot take now."""
         name = life.request.id
         events: list[Event] = [Bootstrapped(name)] if name in self._met else []
-        if not life.scheduled:
+        if not life.scheduled and name not in self.suspended:
             events += [Result(name, ()), Retracted(name), Reserve(name, 1), Finished(name)]
         return events
 
@@ -105,7 +117,9 @@ class PrefillClient(PeerClient):
 
     def _out_of_place(self, life: Life) -> list[Event]:
         name = life.request.id
-        events = [*super()._out_of_place(life), Finished(name), RemotelyPrefilled(name, 1)]
+        events = [*super()._out_of_place(life), RemotelyPrefilled(name, 1)]
+        if name not in self.suspended:
+            events.append(Finished(name))
         return events if life.produced else [*events, HandedOver(name), Reserve(name, 1)]
 
     def _result(self, life: Life, forward: Forward) -> Result:
@@ -154,7 +168,7 @@ class DecodeClient(PeerClient):
     def _out_of_place(self, life: Life) -> list[Event]:
         name = life.request.id
         events = super()._out_of_place(life)
-        if not life.produced:
+        if not life.produced and name not in self.suspended:
             events += [HandedOver(name), Finished(name), Reserve(name, 1)]
         return events if name in self._landing else [*events, RemotelyPrefilled(name, 1)]
 
