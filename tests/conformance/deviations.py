@@ -70,6 +70,7 @@ def _chunks_can_start_inside_a_block(world: World) -> bool:
 def _refuses_what_never_runs(d: Divergence) -> bool:
     """We refuse a request that they accept, by the tighter bound."""
     tighter = d.world.width > 2 or _chunks_can_start_inside_a_block(d.world)
+    tighter |= d.world.role == "P"
     refused = [x for x in d.differences if x.field.startswith("refusal of")]
     return tighter and bool(refused) and all(x.theirs is None for x in refused)
 
@@ -101,6 +102,31 @@ def _forgets_a_landing(d: Divergence) -> bool:
     suspended = d.client.suspended if isinstance(d.client, PeerClient) else set()
     fields = {"remote_prefilling_size after the plan", "pd_transfer_size after the plan"}
     return bool(landing) and not suspended.isdisjoint(landing.request_ids) and fields <= d.fields()
+
+
+#: Gauges of how many blocks are in use.
+BLOCK_GAUGES = ("active_", "available_", "empty_", "cache_group_available_pages")
+
+
+def _holds_the_handover(d: Divergence) -> bool:
+    """Our completing chunk holds more of a state group, and that is all that differs."""
+    states = [group.id for group in d.world.groups if group.kind == "state"]
+    longer = False
+    for x in d.differences:
+        if any(x.field.startswith(f"block_tables[{group}]") for group in states):
+            theirs, ours = ([b for b in row if b >= 0] for row in (x.theirs, x.ours))
+            if len(ours) <= len(theirs):
+                return False
+            longer = True
+        elif not x.field.startswith(("pages_to_zero[state", *BLOCK_GAUGES)):
+            return False
+    return longer and d.world.role == "P"
+
+
+def _holds_what_a_peer_touches(d: Divergence) -> bool:
+    """We hold the blocks of an ended request until its peer's last word; they give them away."""
+    gauges = all(x.field.startswith(BLOCK_GAUGES) for x in d.differences)
+    return gauges and isinstance(d.client, PeerClient) and bool(d.client.touched())
 
 
 def _ends_what_cannot_go_on(d: Divergence) -> bool:
@@ -138,6 +164,20 @@ DEVIATIONS: tuple[Deviation, ...] = (
         _cuts_a_landing,
     ),
     Deviation(
+        "what a handover needs",
+        "liveness.md, the role without retraction fills up",
+        "the reference takes the state block that a handover needs when it hands over, and waits"
+        " for ever if there is none; we hold it since the chunk that completes the prompt",
+        _holds_the_handover,
+    ),
+    Deviation(
+        "blocks that a peer may still touch",
+        "scenarios.md 29, liveness.md 3",
+        "the reference grants the blocks of an aborted request at once, though its peer may still"
+        " read or write them; we hold them until the peer's last word",
+        _holds_what_a_peer_touches,
+    ),
+    Deviation(
         "a landing that nobody awaits",
         "scheduler.md §3.2 and §4",
         "the reference asks a peer for a retracted prompt again but decodes from the next round on,"
@@ -149,7 +189,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "scheduler.md §1.4; liveness.md, an exempt request needs one block more",
         "the reference accepts a request that can never run or end: it does not count the verify"
         " window past the last token (width above 2), nor a chunk that starts inside a block of a"
-        " sliding group",
+        " sliding group, nor, on the prefill role, the decode slot of the completing chunk",
         _refuses_what_never_runs,
     ),
     Deviation(

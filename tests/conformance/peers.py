@@ -50,6 +50,12 @@ class PeerClient(Client):
         for batch in (plan.batch, plan.remote_prefill):
             self.suspended.difference_update(batch.request_ids if batch else ())
 
+    def touched(self) -> set[str]:
+        """Requests that have ended while their peer may still read or write their blocks."""
+        words = (e for _, e in self._acks if isinstance(e, (HandedOver, RemotelyPrefilled)))
+        names = {word.request_id for word in words} - self._parted
+        return {name for name in names if not self.lives[name].alive}
+
     def _due_acks(self, round_: int) -> list[Event]:
         return [*super()._due_acks(round_), *self._lost_peers(round_)]
 
