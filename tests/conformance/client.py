@@ -269,8 +269,8 @@ class Client:
         life.produced += count
         return Result(request.id, tokens)
 
-    def _aborts(self, round_: int) -> list[Event]:
-        events: list[Event] = []
+    def _aborts(self, round_: int) -> list[Aborted]:
+        events: list[Aborted] = []
         for life in self.lives.values():
             abort = life.request.abort
             if life.alive and abort is not None and abort <= round_:

@@ -125,7 +125,7 @@ def _holds_the_handover(d: Divergence) -> bool:
 
 def _holds_what_a_peer_touches(d: Divergence) -> bool:
     """We hold the blocks of an ended request until its peer's last word; they give them away."""
-    gauges = all(x.field.startswith(BLOCK_GAUGES) for x in d.differences)
+    gauges = all(x.field.startswith((*BLOCK_GAUGES, "pd_transfer_")) for x in d.differences)
     return gauges and isinstance(d.client, PeerClient) and bool(d.client.touched())
 
 

@@ -21,6 +21,9 @@ from .events import (
 from .plan import Plan
 from .world import Request, World
 
+#: After which a peer does nothing more to the blocks of a request.
+PEERS_WORDS = (HandedOver, RemotelyPrefilled, PeerFailed)
+
 
 class PeerClient(Client):
     """What both roles share: bootstraps and lost peers."""
@@ -52,7 +55,7 @@ class PeerClient(Client):
 
     def touched(self) -> set[str]:
         """Requests that have ended while their peer may still read or write their blocks."""
-        words = (e for _, e in self._acks if isinstance(e, (HandedOver, RemotelyPrefilled)))
+        words = (e for _, e in self._acks if isinstance(e, PEERS_WORDS))
         names = {word.request_id for word in words} - self._parted
         return {name for name in names if not self.lives[name].alive}
 
@@ -60,7 +63,7 @@ class PeerClient(Client):
         return [*super()._due_acks(round_), *self._lost_peers(round_)]
 
     def _deliver(self, event: Event) -> list[Event]:
-        if isinstance(event, (Bootstrapped, HandedOver, RemotelyPrefilled)):
+        if isinstance(event, (Bootstrapped, *PEERS_WORDS)):
             if event.request_id in self._parted:
                 return []
             said = self._met if isinstance(event, Bootstrapped) else self._parted
@@ -83,6 +86,19 @@ class PeerClient(Client):
         events: list[Event] = [Bootstrapped(name)] if name in self._met else []
         if not life.scheduled and name not in self.suspended:
             events += [Result(name, ()), Retracted(name), Reserve(name, 1), Finished(name)]
+        return events
+
+    def _aborts(self, round_: int) -> list[Event]:
+        """The peer of an aborted request is told, and says at once or later that it is off."""
+        events: list[Event] = []
+        for event in super()._aborts(round_):
+            name = event.request_id
+            events.append(event)
+            if self.world.draw(3, "peer told", name):
+                self._parted.add(name)
+                events.append(PeerFailed(name))
+            elif name not in self._parted:
+                self._owe(PeerFailed(name), self._transfer_round(round_, name))
         return events
 
     def _lost_peers(self, round_: int) -> list[Event]:

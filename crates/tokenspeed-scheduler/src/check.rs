@@ -56,12 +56,10 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
     // Every token whose row a scheduled forward writes has a place in every full group.
     let written = match request.state() {
         State::Prefilling { window_end } => window_end,
-        State::PrefillDone
-        | State::Decoding
-        | State::RemotePrefilling
-        | State::RemoteDecoding
-        | State::Draining => request.prompt_tokens,
-        State::Bootstrapping | State::Submitted | State::Retracted { .. } => 0,
+        State::PrefillDone | State::Decoding | State::RemotePrefilling | State::RemoteDecoding => {
+            request.prompt_tokens
+        }
+        State::Bootstrapping | State::Submitted | State::Retracted { .. } | State::Draining => 0,
     };
     for (group, held) in request.holdings.groups.iter().enumerate() {
         if resident && held.demanded_tokens < written {

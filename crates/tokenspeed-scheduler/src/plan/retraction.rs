@@ -26,7 +26,7 @@ impl Round<'_> {
         let mut victims = Vec::new();
         while let Some(victim) = self.choose_victim(Exemption::Holds) {
             // Retraction waits for the best victim rather than taking a worse one.
-            if !self.is_quiescent(victim) {
+            if self.requests[victim].forwards_out > 0 {
                 return;
             }
             self.retract_or_end(victim);
@@ -42,12 +42,6 @@ impl Round<'_> {
                 return;
             }
         }
-    }
-
-    /// Whether neither a forward of its own is out nor a peer uses its blocks (`scheduler.md` §2).
-    fn is_quiescent(&self, key: RequestKey) -> bool {
-        let request = &self.requests[key];
-        request.forwards_out == 0 && !request.state().is_pinned_by_peer(self.rules.config.role)
     }
 
     /// Whether nothing is on its way that could bring a stalled request on by itself: no result, no load,
@@ -97,7 +91,8 @@ impl Round<'_> {
 
     /// Incomplete prefills first, the largest first: nobody reads their output yet. Then decode work
     /// by most newly releasable parents and fewest tokens: the most capacity for the least lost work.
-    /// A request whose admission prepaid its whole budget is exempt.
+    /// A request whose admission prepaid its whole budget is exempt. One whose prompt a peer is writing
+    /// is neither: it is not to be had until it has landed.
     fn choose_victim(&self, exemption: Exemption) -> Option<RequestKey> {
         let rank = |key: RequestKey| {
             let request = &self.requests[key];
@@ -111,7 +106,7 @@ impl Round<'_> {
             (order, request.submission)
         };
         self.requests
-            .residents()
+            .local_residents()
             .filter(|&key| {
                 exemption == Exemption::Falls || !self.requests[key].reserve_covers_generation()
             })

@@ -97,8 +97,10 @@ impl Scheduler {
                 role.transfers()
             }
             Event::RemotePrefillDone { .. } => {
+                // Where the prompt is complete the word comes late, and counts for nothing.
                 let possible = match now.state {
-                    State::RemotePrefilling | State::PrefillDone | State::Decoding => true,
+                    State::PrefillDone => role == Role::D || now.owed.forwards() == 0,
+                    State::RemotePrefilling | State::Decoding => true,
                     state => state == State::RemoteDecoding,
                 };
                 if now.state == State::RemotePrefilling {

@@ -147,19 +147,20 @@ impl Scheduler {
         self.round
     }
 
-    /// Whether the Device index could be emptied: nothing else owns what it holds.
+    /// Whether the Device index could be emptied: nothing else owns what it holds, and no peer is at
+    /// work on any block.
     pub fn can_clear_cache(&self) -> bool {
-        self.cache.can_clear()
+        self.pd_transfer_size() == 0 && self.cache.can_clear()
     }
 
     /// Empties the Device index; `false`, and nothing changed, where something else owns a part.
     pub fn clear_l1_cache(&mut self) -> bool {
-        self.cache.clear_device()
+        self.pd_transfer_size() == 0 && self.cache.clear_device()
     }
 
     /// Empties both indices, or neither.
     pub fn clear_cache(&mut self) -> bool {
-        self.cache.clear_all()
+        self.pd_transfer_size() == 0 && self.cache.clear_all()
     }
 
     /// Content hashes, in hex, of the prefix pages that a prompt of these tokens could match: its
