@@ -176,7 +176,7 @@ impl Coordinator {
         // Another group lacked the page, this one did not: the block that is there takes the slot
         // (`cache.md` §4), and the copy ends with its transfer.
         self.device.retain(group, canonical);
-        self.device.acquired_by(group, canonical, epoch);
+        self.device.touch(group, canonical, |facts| facts.epoch = epoch);
         self.device.release(group, device);
         canonical
     }

@@ -34,7 +34,8 @@ fn a_load_converges_on_what_the_device_has() {
     assert_eq!(b.table(1)[..2], [0, copies[2]]);
     let device = bench.cache.device();
     assert_eq!((device.owners(0, copies[0]), device.owners(0, 1)), (1, 1));
-    assert!(device.facts(0, 1).acquired);
+    let facts = device.facts(0, 1);
+    assert_eq!((facts.epoch, facts.acquired), (b.holdings.epoch, false), "it was no hit");
     let empty = bench.cache.empty_parents();
     bench.cache.complete_transfer(load.op_ids[0]);
     assert_eq!(bench.cache.empty_parents(), empty + 2, "the copies are let go");

@@ -152,8 +152,8 @@ impl Model {
             let table = &mut self.holdings.get_mut(&request).expect("claimed").tables[group];
             table.push(device);
             if let Some(there) = self.device.index.get_mut(&key) {
+                // Converged on, not acquired: it was no hit.
                 there.epoch = epoch;
-                there.acquired = true;
                 let canonical = there.block;
                 table[slot] = canonical;
                 self.device.own(group, canonical);
