@@ -134,3 +134,13 @@ fn a_full_host_gives_up_its_own_groups_least_then_a_parent_of_another() {
     assert_eq!((&store.group_ids[0], &store.dst_pages[0]), (&vec![0, 1], &vec![2, 1]));
     assert_eq!((host(&bench, 0), host(&bench, 1)), (vec![3], vec![2]));
 }
+
+/// Seen in the published wheel: whatever the order of the groups, a departing request's snapshots are
+/// stored behind its pages.
+#[test]
+fn a_departure_stores_snapshots_last() {
+    let mut bench = Bench::new(4, &[state(4, 1), full(4, 1)], 8, 8);
+    let mut a = bench.guest(&tokens(1, 9));
+    bench.admit(&mut a).expect("room");
+    assert_eq!(bench.flush(&mut a).group_ids, [[1, 1, 0]]);
+}
