@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .client import Client
 from .compare import Difference
-from .peers import PeerClient
+from .peers import DecodeClient, PeerClient
 from .plan import Plan
 from .round import Round
 from .world import World
@@ -96,6 +96,25 @@ def _cuts_a_landing(d: Divergence) -> bool:
     return bool(landing) and any(end < prompt for _, _, end, prompt in landing.chunks())
 
 
+def _feeds_the_prompt_again(d: Divergence) -> bool:
+    """A first decode behind a recovery, the prompt's own sample still out: theirs names the prompt's
+    last token as its input."""
+    if d.world.role != "D" or d.fields() != {"decode_input_ids"}:
+        return False
+    (x,) = d.differences
+    return all(ours in (theirs, -1) for theirs, ours in zip(x.theirs, x.ours, strict=True))
+
+
+def _overtakes_a_recovery(d: Divergence) -> bool:
+    """Their remote admission takes blocks while a recovery waits for some; ours seals newcomers."""
+    landing = d.theirs and d.theirs.remote_prefill
+    if landing is None or not isinstance(d.client, DecodeClient):
+        return False
+    ours = d.ours.remote_prefill.request_ids if d.ours and d.ours.remote_prefill else []
+    stalled = d.client.landed() - set(d.theirs.batch.request_ids)
+    return landing.request_ids != ours and bool(stalled)
+
+
 def _forgets_a_landing(d: Divergence) -> bool:
     """Their remote prefill of a request that the engine had retracted counts as landed at once."""
     landing = d.theirs and d.theirs.remote_prefill
@@ -123,9 +142,21 @@ def _holds_the_handover(d: Divergence) -> bool:
     return longer and d.world.role == "P"
 
 
+def _keeps_room_for_handovers(d: Divergence) -> bool:
+    """Their plan admits what ours leaves waiting, and leaves less than handovers to come may take."""
+    if d.world.role != "P" or d.theirs is None or d.ours is None:
+        return False
+    states = [group for group in d.world.groups if group.kind == "state"]
+    ahead = set(d.theirs.batch.request_ids) - set(d.ours.batch.request_ids)
+    left = [x.theirs for x in d.differences if x.field == "available_lcm_blocks after the plan"]
+    to_come = len(d.client.live_ids()) * len(states) * d.world.width
+    return bool(ahead) and bool(left) and left[0] < to_come
+
+
 def _holds_what_a_peer_touches(d: Divergence) -> bool:
     """We hold the blocks of an ended request until its peer's last word; they give them away."""
-    gauges = all(x.field.startswith((*BLOCK_GAUGES, "pd_transfer_")) for x in d.differences)
+    touched = (*BLOCK_GAUGES, "pd_transfer_", "clear_", "can_clear_")
+    gauges = all(x.field.startswith(touched) for x in d.differences)
     return gauges and isinstance(d.client, PeerClient) and bool(d.client.touched())
 
 
@@ -171,11 +202,32 @@ DEVIATIONS: tuple[Deviation, ...] = (
         _holds_the_handover,
     ),
     Deviation(
+        "room for handovers",
+        "liveness.md, the role without retraction fills up",
+        "the reference lets newcomers take the state blocks that completed prompts need to be handed"
+        " over; we keep room for them",
+        _keeps_room_for_handovers,
+    ),
+    Deviation(
         "blocks that a peer may still touch",
         "scenarios.md 29, liveness.md 3",
         "the reference grants the blocks of an aborted request at once, though its peer may still"
         " read or write them; we hold them until the peer's last word",
         _holds_what_a_peer_touches,
+    ),
+    Deviation(
+        "a prompt fed again",
+        "api.md: decode_input_ids",
+        "behind a recovery whose own sample is still out the reference names the prompt's last token"
+        " as the input of the first decode; the executor knows better",
+        _feeds_the_prompt_again,
+    ),
+    Deviation(
+        "a newcomer ahead of a recovery",
+        "scheduler.md §4: new-prompt admission is sealed behind a waiting readmission; §1.2, §5",
+        "on the decode role the reference admits new prompts beside a recovery that lacks blocks, and"
+        " may starve it",
+        _overtakes_a_recovery,
     ),
     Deviation(
         "a landing that nobody awaits",
@@ -244,11 +296,4 @@ def explained(world: World, difference: Difference) -> bool:
 #: Worlds whose difference is not understood yet, by role, family and seed, with what
 #: differs first. Our side ends each of them. CI holds this list to the letter: a seed that agrees
 #: again has to leave it.
-OPEN_DIFFERENCES: dict[tuple[str, str], dict[int, str]] = {
-    ("Fused", "plain"): {
-        1027: "which of three cached sliding blocks a decode evicts, groups packed 3, 3 and 2",
-        1181: "what of a sliding group a retraction kept: a later prompt hits 12 tokens more there",
-        1315: "a cold prompt that we admit and the reference does not, sliding blocks of one token",
-        1512: "a block more or less in use after a retraction, three groups, two of them packed",
-    },
-}
+OPEN_DIFFERENCES: dict[tuple[str, str], dict[int, str]] = {}

@@ -187,6 +187,11 @@ class DecodeClient(PeerClient):
                 return [*said, *self._finish(life)]
         return said
 
+    def landed(self) -> set[str]:
+        """Live requests whose prompt has come: they decode, or recover."""
+        names = {name for name, life in self.lives.items() if life.alive and life.scheduled}
+        return names - self._landing
+
     def _out_of_place(self, life: Life) -> list[Event]:
         name = life.request.id
         events = super()._out_of_place(life)

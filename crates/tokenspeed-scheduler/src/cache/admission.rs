@@ -57,8 +57,7 @@ impl Coordinator {
         for &(_, group, block) in victims.iter().filter(|victim| !own(victim)) {
             self.device.evict(&mut self.pages, group, block);
         }
-        self.publish(holdings, progress);
-        self.expire(holdings, progress.computed_tokens);
+        self.publish_and_expire(holdings, progress);
         for &(_, group, block) in victims.iter().filter(own) {
             // The block may be free by now, or shared: then there is nothing to give up.
             let cached = self.device.key(group, block).is_some();
@@ -213,13 +212,17 @@ impl Coordinator {
         Some(given)
     }
 
-    /// Makes the slots that retention has passed holes.
-    pub(super) fn expire(&mut self, holdings: &mut Holdings, computed_tokens: i64) {
-        for (group, held) in holdings.groups.iter_mut().enumerate() {
-            let retained = self.geometries[group].first_retained_slot(computed_tokens);
-            let mut cells = self.persistent.row(group, holdings.row);
-            held.table.expire(&mut cells, retained, |block| self.device.release(group, block));
-        }
+    /// Makes the slots of a group that retention has passed holes.
+    pub(super) fn expire(
+        &mut self,
+        holdings: &mut Holdings,
+        group: GroupIndex,
+        computed_tokens: i64,
+    ) {
+        let retained = self.geometries[group].first_retained_slot(computed_tokens);
+        let mut cells = self.persistent.row(group, holdings.row);
+        let table = &mut holdings.groups[group].table;
+        table.expire(&mut cells, retained, |block| self.device.release(group, block));
     }
 
     /// Opens the holdings with what the hit claimed on the Device, holes below it.

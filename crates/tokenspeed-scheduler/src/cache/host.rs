@@ -26,32 +26,32 @@ impl Coordinator {
         }
     }
 
-    /// Queues whatever of the request is Device-cached, in its tables or slid out of them, and for each
-    /// state group its latest snapshot within the prompt.
+    /// Queues whatever of the request is Device-cached, in its tables or slid out of them, and behind
+    /// that for each state group its latest snapshot within the prompt.
     pub(super) fn queue_cached(&mut self, progress: Progress<'_>) {
         if self.host.is_none() {
             return;
         }
-        for group in 0..self.geometries.len() {
-            let per_page = self.geometries[group].blocks_per_page;
-            if self.geometries[group].kind == GroupKind::State {
-                let within = (progress.prompt_tokens / self.granularity) as usize;
-                let pages = &progress.pages[..within.min(progress.pages.len())];
-                let latest = pages
-                    .iter()
-                    .rev()
-                    .find(|&&page| self.device.lookup(group, page, per_page - 1) != HOLE);
-                if let Some(&page) = latest {
-                    self.queue_store(group, page, per_page - 1);
-                }
-                continue;
-            }
+        let groups = 0..self.geometries.len();
+        let (states, histories): (Vec<GroupIndex>, Vec<GroupIndex>) =
+            groups.partition(|&group| self.geometries[group].kind == GroupKind::State);
+        for group in histories {
+            let ordinals = 0..self.geometries[group].blocks_per_page;
             for &page in progress.pages {
-                for ordinal in 0..per_page {
+                for ordinal in ordinals.clone() {
                     if self.device.lookup(group, page, ordinal) != HOLE {
                         self.queue_store(group, page, ordinal);
                     }
                 }
+            }
+        }
+        let within = (progress.prompt_tokens / self.granularity) as usize;
+        let prompt = &progress.pages[..within.min(progress.pages.len())];
+        for group in states {
+            let last = self.geometries[group].blocks_per_page - 1;
+            let is_cached = |page: &&PageId| self.device.lookup(group, **page, last) != HOLE;
+            if let Some(&page) = prompt.iter().rev().find(is_cached) {
+                self.queue_store(group, page, last);
             }
         }
     }
@@ -183,7 +183,7 @@ impl Coordinator {
         // Another group lacked the page, this one did not: the block that is there takes the slot
         // (`cache.md` §4), and the copy ends with its transfer.
         self.device.retain(group, canonical);
-        self.device.acquired_by(group, canonical, epoch);
+        self.device.touch(group, canonical, |facts| facts.epoch = epoch);
         self.device.release(group, device);
         canonical
     }

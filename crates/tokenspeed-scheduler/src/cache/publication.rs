@@ -11,14 +11,40 @@ use crate::identity::PageId;
 impl Coordinator {
     /// Publishes the pages completed since the last publication, by each group's retention.
     pub(super) fn publish(&mut self, holdings: &mut Holdings, progress: Progress<'_>) {
+        for group in 0..self.geometries.len() {
+            self.publish_group(holdings, progress, group);
+        }
+        self.note_published(holdings, progress);
+    }
+
+    /// Publishes likewise, and makes the slots that retention has passed holes. A group is done with
+    /// before the next one begins: in that order parents come to the back of the queue.
+    pub(super) fn publish_and_expire(&mut self, holdings: &mut Holdings, progress: Progress<'_>) {
+        for group in 0..self.geometries.len() {
+            self.publish_group(holdings, progress, group);
+            self.expire(holdings, group, progress.computed_tokens);
+        }
+        self.note_published(holdings, progress);
+    }
+
+    fn publish_group(
+        &mut self,
+        holdings: &mut Holdings,
+        progress: Progress<'_>,
+        group: GroupIndex,
+    ) {
         let (from, to) = (holdings.published_pages, progress.pages.len());
-        if to <= from {
+        let geometry = &self.geometries[group];
+        if to <= from || holdings.uncached || geometry.replayable {
             return;
         }
-        if holdings.uncached {
-            holdings.published_pages = to;
-            return;
-        }
+        let per_page = geometry.blocks_per_page;
+        // A sliding group streams whatever it publishes, a full one what a prefill does.
+        let (start, streams) = match geometry.kind {
+            GroupKind::Full => (from * per_page, progress.by == Computed::Prefill),
+            GroupKind::Sliding { .. } => (geometry.run_start(to), true),
+            GroupKind::State => return self.publish_states(holdings, progress, group, from, to),
+        };
         let kind = if holdings.promotion_boundary == Some(progress.computed_tokens) {
             BoundaryKind::Promoted
         } else if progress.computed_tokens == progress.prompt_tokens
@@ -28,28 +54,19 @@ impl Coordinator {
         } else {
             BoundaryKind::Chunk
         };
-        for group in 0..self.geometries.len() {
-            let geometry = &self.geometries[group];
-            if geometry.replayable {
-                continue;
+        for slot in start..to * per_page {
+            let page = progress.pages[slot / per_page];
+            let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
+            if new && streams {
+                self.stream(group, page, slot % per_page);
             }
-            let per_page = geometry.blocks_per_page;
-            // A sliding group streams whatever it publishes, a full one what a prefill does.
-            let (start, streams) = match geometry.kind {
-                GroupKind::Full => (from * per_page, progress.by == Computed::Prefill),
-                GroupKind::Sliding { .. } => (geometry.run_start(to), true),
-                GroupKind::State => {
-                    self.publish_states(holdings, progress, group, from, to);
-                    continue;
-                }
-            };
-            for slot in start..to * per_page {
-                let page = progress.pages[slot / per_page];
-                let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
-                if new && streams {
-                    self.stream(group, page, slot % per_page);
-                }
-            }
+        }
+    }
+
+    fn note_published(&self, holdings: &mut Holdings, progress: Progress<'_>) {
+        let to = progress.pages.len();
+        if to <= holdings.published_pages {
+            return;
         }
         let covered = self.tokens_of(to);
         holdings.state_boundaries.retain(|&boundary| boundary > covered);

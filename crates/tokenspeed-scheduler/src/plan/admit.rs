@@ -32,20 +32,27 @@ impl Round<'_> {
         if self.end_if_over(key) {
             return Outcome::NotNow;
         }
-        let idle = self.pool_is_idle();
-        if idle && self.requests[key].needs_empty_pool() {
+        if self.requests[key].needs_empty_pool() && self.pool_is_idle() {
             return self.open_uncached(key, row);
         }
         let hit = self.probe(key);
-        match self.open(key, row, &hit, false) {
-            // Nobody will ever free a block: only what is cached can be in the way.
-            Outcome::NoCapacity if idle => self.open_uncached(key, row),
-            outcome => outcome,
+        self.open(key, row, &hit, false)
+    }
+
+    /// The same for a request whose turn it is: where nobody will ever free a block, only what is
+    /// cached can be in its way. The phases pass it over instead, since who comes behind may fit.
+    pub(super) fn grant_first_chunk(&mut self, key: RequestKey) -> Outcome {
+        let outcome = self.schedule_first_chunk(key);
+        match self.rows.next() {
+            Some(row) if outcome == Outcome::NoCapacity && self.pool_is_idle() => {
+                self.open_uncached(key, row)
+            }
+            _ => outcome,
         }
     }
 
     /// Whether nothing but the index owns any Device block.
-    fn pool_is_idle(&self) -> bool {
+    pub(super) fn pool_is_idle(&self) -> bool {
         self.requests.residents().next().is_none() && self.cache.transfers().owe_nothing()
     }
 

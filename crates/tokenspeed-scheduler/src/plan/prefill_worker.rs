@@ -10,6 +10,7 @@ impl Round<'_> {
         self.schedule_local_prefill_work();
         if self.build.is_empty() && self.nothing_is_owed() {
             self.end_stranded();
+            self.serve_from_an_idle_pool();
         }
     }
 }

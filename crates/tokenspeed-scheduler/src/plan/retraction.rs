@@ -56,18 +56,30 @@ impl Round<'_> {
     /// budget was left to a prompt that cannot use it; the victim was the blocker and no waiting prompt
     /// fits what it freed; all who hold blocks are exempt and each lacks one more. Then decodes take
     /// the budget that was left; the residents that lack blocks come first, decodes before prompts, each
-    /// oldest first, so that every retraction buys progress; where they still do not fit, the exemption falls; and at last the
-    /// prompt phases run again on what is free (`liveness.md` 1).
+    /// oldest first, so that every retraction buys progress; where they still do not fit, the exemption
+    /// falls; and at last the prompt phases run again on what is free (`liveness.md` 1).
     pub(super) fn break_standstill(&mut self) {
         self.schedule_decode_batch(0);
-        if !self.build.is_empty() || self.feedback.capacity_blocker.is_none() {
+        let someone_lacks_blocks = self.feedback.capacity_blocker.is_some() || self.pool_is_idle();
+        if !self.build.is_empty() || !someone_lacks_blocks {
             return;
         }
         while !self.grant_to_stalled() {
             match self.choose_victim(Exemption::Falls) {
                 Some(victim) => self.retract_or_end(victim),
-                None => return self.schedule_prompts(),
+                None => return self.serve_from_an_idle_pool(),
             }
+        }
+    }
+
+    /// Nobody holds a block. Where nobody fits beside what is cached either, the first in line does
+    /// without that.
+    pub(super) fn serve_from_an_idle_pool(&mut self) {
+        self.schedule_prompts();
+        if self.build.is_empty()
+            && let Some(first) = self.requests.first_in_line()
+        {
+            self.grant(first);
         }
     }
 
@@ -118,10 +130,10 @@ impl Round<'_> {
     fn grant(&mut self, key: RequestKey) -> Outcome {
         match self.requests[key].state() {
             State::PrefillDone | State::Decoding => self.schedule_decode(key),
-            _ if self.lands_remotely(key) => self.schedule_first_chunk(key),
+            _ if self.lands_remotely(key) => self.grant_first_chunk(key),
             _ if !self.may_join_prefill() => Outcome::NotNow,
             State::Prefilling { .. } => self.schedule_next_chunk(key),
-            State::Submitted | State::Retracted { .. } => self.schedule_first_chunk(key),
+            State::Submitted | State::Retracted { .. } => self.grant_first_chunk(key),
             _ => Outcome::NotNow,
         }
     }

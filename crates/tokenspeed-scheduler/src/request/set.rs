@@ -121,6 +121,11 @@ impl RequestSet {
         self.readmissions.first().map(|&(_, _, key)| key)
     }
 
+    /// Whom the phases would admit first: a readmission, else the oldest prompt that waits.
+    pub fn first_in_line(&self) -> Option<RequestKey> {
+        self.next_readmission().or_else(|| self.waiting.iter().next())
+    }
+
     /// The first prompt under way at or after a submission number.
     pub fn prefilling_from(&self, submission: u64) -> Option<RequestKey> {
         self.prefilling.range((submission, RequestKey(0))..).next().map(|&(_, key)| key)

@@ -7,3 +7,4 @@ mod identity;
 mod ledger;
 mod matching;
 mod order;
+mod publication;

@@ -197,6 +197,25 @@ fn a_retraction_alone_is_not_a_round() {
     serve_both(&world, &asked);
 }
 
+/// Beside what it would hit on both tiers the first prompt does not fit even an idle pool. Who fits
+/// behind it comes first; then it has the pool to itself, and the cache is emptied for it.
+#[test]
+fn a_hit_too_large_for_an_idle_pool_is_passed_over_first() {
+    let groups = vec![sliding("s", 1, 16)];
+    let world = World { P: 50, H: 45, C: 32, page: 16, width: 2, groups, ..World::default() };
+    let mut engine = Engine::new(&world);
+    engine.submit(&[("a", R(41, 1).sharing(1, 41).undeclared())]);
+    engine.drain();
+    assert!(engine.scheduler.clear_l1_cache() && engine.mirror.clear_l1_cache());
+    engine.submit(&[("b", R(17, 1).sharing(1, 16).undeclared())]);
+    engine.drain();
+    // On the Device b's first page, on the Host a's second; of each page fifteen blocks.
+    engine.submit(&[("c", R(51, 1).sharing(1, 51).undeclared()), ("d", R(17, 1).undeclared())]);
+    assert_eq!(engine.rounds(3), ["P d[0+17/17]", "-", "P c[0+32/51]"]);
+    engine.play();
+    assert!(engine.all_finished());
+}
+
 /// The round's budget never reaches a page, and a promotion boundary lies ahead: the boundary yields.
 #[test]
 fn a_budget_below_a_page_ahead_of_a_promotion_boundary() {

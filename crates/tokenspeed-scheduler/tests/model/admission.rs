@@ -89,15 +89,14 @@ impl Model {
             .collect();
         // 2 and 3.
         let given_up = self.least_eviction(request, &blocks, progress.computed)?;
-        // 4. Claimed already; evict, publish, expire; then group by group load and append. The request's own expired
-        // blocks among the given up go as they expire.
+        // 4. Claimed already; evict; then group by group publish and expire; then group by group load and
+        // append. The request's own expired blocks among the given up go as they expire.
         for &(group, block) in &given_up {
             if !self.device.is_owned(group, block) {
                 self.device.evict(group, block);
             }
         }
-        self.publish(request, progress);
-        self.expire(request, progress.computed);
+        self.publish_and_expire(request, progress);
         for &(group, block) in &given_up {
             let left_over = self.device.owners.get(&(group, block)) == Some(&0);
             if left_over {

@@ -46,19 +46,23 @@ impl Model {
             return;
         }
         let computed_pages = (progress.computed / self.p) as usize;
-        for group in 0..self.groups.len() {
-            let cached = |key: &Key| self.device.index.contains_key(key);
-            if self.groups[group].shape == Shape::State {
-                let pages = computed_pages.min((progress.prompt / self.p) as usize);
-                let snapshots = (1..=pages).map(|page| page * self.per_page(group) - 1);
-                let keys = snapshots.map(|slot| self.key(group, progress.tokens, slot));
-                self.queued.extend(keys.rev().find(cached));
-            } else {
-                let slots = 0..computed_pages * self.per_page(group);
-                let keys = slots.map(|slot| self.key(group, progress.tokens, slot));
-                self.queued.extend(keys.filter(cached).collect::<Vec<_>>());
-            }
+        let (states, histories): (Vec<usize>, Vec<usize>) =
+            (0..self.groups.len()).partition(|&group| self.groups[group].shape == Shape::State);
+        let cached = |key: &Key| self.device.index.contains_key(key);
+        let mut wanted: Vec<Key> = Vec::new();
+        for group in histories {
+            let slots = 0..computed_pages * self.per_page(group);
+            let keys = slots.map(|slot| self.key(group, progress.tokens, slot));
+            wanted.extend(keys.filter(cached));
         }
+        // The snapshots come behind everything else, as in the published wheel.
+        for group in states {
+            let pages = computed_pages.min((progress.prompt / self.p) as usize);
+            let snapshots = (1..=pages).map(|page| page * self.per_page(group) - 1);
+            let keys = snapshots.map(|slot| self.key(group, progress.tokens, slot));
+            wanted.extend(keys.rev().find(cached));
+        }
+        self.queued.extend(wanted);
     }
 
     /// Starts the queued stores as one operation; its number, if there is anything to copy.
@@ -152,8 +156,8 @@ impl Model {
             let table = &mut self.holdings.get_mut(&request).expect("claimed").tables[group];
             table.push(device);
             if let Some(there) = self.device.index.get_mut(&key) {
+                // Converged on, not acquired: it was no hit.
                 there.epoch = epoch;
-                there.acquired = true;
                 let canonical = there.block;
                 table[slot] = canonical;
                 self.device.own(group, canonical);

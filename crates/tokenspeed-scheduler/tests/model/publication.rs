@@ -7,6 +7,32 @@ use super::{Model, Shape};
 impl Model {
     /// Publishes the pages completed since the last time.
     pub fn publish(&mut self, request: usize, progress: &Progress<'_>) {
+        for group in 0..self.groups.len() {
+            self.publish_group(request, progress, group);
+        }
+        self.note_published(request, progress);
+    }
+
+    /// Publishes and makes expired slots holes, group by group.
+    pub fn publish_and_expire(&mut self, request: usize, progress: &Progress<'_>) {
+        for group in 0..self.groups.len() {
+            self.publish_group(request, progress, group);
+            self.expire(request, group, progress.computed);
+        }
+        self.note_published(request, progress);
+    }
+
+    fn note_published(&mut self, request: usize, progress: &Progress<'_>) {
+        let to = (progress.computed / self.p) as usize;
+        let covered = to as i64 * self.p;
+        let holding = self.holdings.get_mut(&request).expect("a live request");
+        if to > holding.published {
+            holding.checkpoints.retain(|&boundary| boundary > covered);
+            holding.published = to;
+        }
+    }
+
+    fn publish_group(&mut self, request: usize, progress: &Progress<'_>, group: usize) {
         let holding = self.holdings[&request].clone();
         let (from, to) = (holding.published, (progress.computed / self.p) as usize);
         if to <= from {
@@ -23,54 +49,48 @@ impl Model {
         } else {
             Kind::Chunk
         };
-        for group in 0..self.groups.len() {
-            let per_page = self.per_page(group);
-            match self.groups[group].shape {
-                // "Every newly hashed page"; streams "when a prefill publishes them".
-                Shape::Full => {
-                    for slot in from * per_page..to * per_page {
+        let per_page = self.per_page(group);
+        match self.groups[group].shape {
+            // "Every newly hashed page"; streams "when a prefill publishes them".
+            Shape::Full => {
+                for slot in from * per_page..to * per_page {
+                    let new = self.register(request, group, progress, slot, kind);
+                    if new && progress.by == By::Prefill {
+                        self.queue(group, progress, slot);
+                    }
+                }
+            }
+            // "Only the run behind the newest hashed boundary"; streams "as soon as newly indexed".
+            Shape::Sliding(_) => {
+                for slot in self.run_start(group, to)..to * per_page {
+                    if self.register(request, group, progress, slot, kind) {
+                        self.queue(group, progress, slot);
+                    }
+                }
+            }
+            // "Only boundaries that a prefill recorded as materialized, inside the newly hashed
+            // range, and only as endpoint or promoted".
+            Shape::State => {
+                let last_aligned = progress.prompt / self.p * self.p;
+                for &boundary in &holding.checkpoints {
+                    let page = (boundary / self.p) as usize;
+                    let kind = match () {
+                        () if holding.promotion == Some(boundary) => Kind::Promoted,
+                        () if boundary == last_aligned => Kind::Endpoint,
+                        // The recovery endpoint of `scheduler.md` §1.2.
+                        () if matches!(progress.by, By::Departure { .. }) => Kind::Endpoint,
+                        () => Kind::Chunk,
+                    };
+                    if page > from && page <= to && kind > Kind::Chunk {
+                        let slot = page * per_page - 1;
                         let new = self.register(request, group, progress, slot, kind);
                         if new && progress.by == By::Prefill {
                             self.queue(group, progress, slot);
                         }
                     }
                 }
-                // "Only the run behind the newest hashed boundary"; streams "as soon as newly indexed".
-                Shape::Sliding(_) => {
-                    for slot in self.run_start(group, to)..to * per_page {
-                        if self.register(request, group, progress, slot, kind) {
-                            self.queue(group, progress, slot);
-                        }
-                    }
-                }
-                // "Only boundaries that a prefill recorded as materialized, inside the newly hashed
-                // range, and only as endpoint or promoted".
-                Shape::State => {
-                    let last_aligned = progress.prompt / self.p * self.p;
-                    for &boundary in &holding.checkpoints {
-                        let page = (boundary / self.p) as usize;
-                        let kind = match () {
-                            () if holding.promotion == Some(boundary) => Kind::Promoted,
-                            () if boundary == last_aligned => Kind::Endpoint,
-                            // The recovery endpoint of `scheduler.md` §1.2.
-                            () if matches!(progress.by, By::Departure { .. }) => Kind::Endpoint,
-                            () => Kind::Chunk,
-                        };
-                        if page > from && page <= to && kind > Kind::Chunk {
-                            let slot = page * per_page - 1;
-                            let new = self.register(request, group, progress, slot, kind);
-                            if new && progress.by == By::Prefill {
-                                self.queue(group, progress, slot);
-                            }
-                        }
-                    }
-                }
             }
         }
-        let covered = to as i64 * self.p;
-        let holding = self.holdings.get_mut(&request).expect("a live request");
-        holding.checkpoints.retain(|&boundary| boundary > covered);
-        holding.published = to;
     }
 
     fn queue(&mut self, group: usize, progress: &Progress<'_>, slot: usize) {
@@ -123,16 +143,13 @@ impl Model {
         }
     }
 
-    /// Makes expired slots holes.
-    pub fn expire(&mut self, request: usize, computed: i64) {
-        for group in 0..self.groups.len() {
-            let expired = self.expired_slots(group, computed);
-            for slot in 0..expired.min(self.holdings[&request].tables[group].len()) {
-                let table = &mut self.holdings.get_mut(&request).expect("live").tables[group];
-                let block = std::mem::replace(&mut table[slot], 0);
-                if block != 0 {
-                    self.device.disown(group, block);
-                }
+    fn expire(&mut self, request: usize, group: usize, computed: i64) {
+        let expired = self.expired_slots(group, computed);
+        for slot in 0..expired.min(self.holdings[&request].tables[group].len()) {
+            let table = &mut self.holdings.get_mut(&request).expect("live").tables[group];
+            let block = std::mem::replace(&mut table[slot], 0);
+            if block != 0 {
+                self.device.disown(group, block);
             }
         }
     }
