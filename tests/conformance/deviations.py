@@ -150,7 +150,7 @@ def _keeps_room_for_handovers(d: Divergence) -> bool:
     ahead = set(d.theirs.batch.request_ids) - set(d.ours.batch.request_ids)
     left = [x.theirs for x in d.differences if x.field == "available_lcm_blocks after the plan"]
     to_come = len(d.client.live_ids()) * len(states) * d.world.width
-    return bool(ahead) and bool(left) and left[0] < to_come
+    return bool(ahead) and (not left or left[0] < to_come)
 
 
 def _holds_what_a_peer_touches(d: Divergence) -> bool:
