@@ -6,6 +6,7 @@ pub mod batch;
 pub mod chunk;
 pub mod decode;
 pub mod demand;
+pub mod digest;
 pub mod end;
 pub mod fused;
 pub mod output;

@@ -135,7 +135,9 @@ impl Scheduler {
         };
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
-                self.land_result(key, &tokens, spec_candidate_ids);
+                if self.land_result(key, &tokens) {
+                    self.requests[key].spec_candidate_ids = spec_candidate_ids;
+                }
             }
             Event::Finish { .. } => self.finish_request(key),
             Event::Abort { .. } => self.forget(key),
