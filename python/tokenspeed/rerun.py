@@ -9,6 +9,9 @@ from pathlib import Path
 
 from tokenspeed.scheduler import Cache, ExecutionPlan, Forward, InternalError, Rerun, RerunStep
 
+OnProgress = Callable[[int, int, float], None]
+"""Gets the bytes of the file read so far, all of them, and 0 s: nothing tells the time."""
+
 CALLS_BETWEEN_PROGRESS = 256
 
 
@@ -37,13 +40,11 @@ class Played:
         return self.broke_off is None and (self.last is None or self.last.same)
 
 
-def play(
-    path: Path,
-    until: int | None = None,
-    on_progress: Callable[[int, int, float], None] | None = None,
-) -> Played:
-    """Makes the calls of a recording, all or until the plan of round `until`; `on_progress` gets
-    the bytes of the file read so far, all of them, and 0 s. Raises SchedulerError for a bad file."""
+def play(path: Path, until: int | None = None, on_progress: OnProgress | None = None) -> Played:
+    """Makes the calls of a recording, all or until the plan of round `until`.
+
+    Raises SchedulerError for a file that cannot be read, or whose configuration is refused.
+    """
     rerun = Rerun(path)
     last, plan, broke_off = None, None, None
     while last is None or (last.same and (until is None or last.round < until)):

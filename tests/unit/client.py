@@ -107,7 +107,7 @@ class Client:
     def _report(self) -> None:
         """Some of what is owed, in order among results; now and then something out of place."""
         r = self._random
-        late = []
+        late: list[Any] = []
         for owed in self._owed:
             if r.random() < 0.3 or any(isinstance(other, Forward.Batch) for other in late):
                 late.append(owed)

@@ -1,5 +1,5 @@
-"""Scenario 31: schedulers in processes of their own, with hash seeds and address layouts of their own,
-make the same plans of the same calls; and the digest says so."""
+"""Scenario 31: schedulers in processes of their own, with hash seeds and address layouts of their
+own, make the same plans of the same calls; and the digest says so."""
 
 from __future__ import annotations
 
