@@ -3,6 +3,7 @@ own, make the same plans of the same calls; and the digest says so."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ def test_four_processes_agree_in_every_round() -> None:
         subprocess.Popen(
             [sys.executable, "-c", RANK],
             cwd=ROOT,
-            env={"PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed},
             stdout=subprocess.PIPE,
             text=True,
         )

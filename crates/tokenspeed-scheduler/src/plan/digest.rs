@@ -16,8 +16,8 @@ impl ExecutionPlan {
     /// the change and not the context, whether or not an engine reads the persistent tables.
     ///
     /// The bytes are the fields in the order in which they are declared; integers are little-endian,
-    /// truth is a byte, a list or a text follows its length (8 bytes), an absent batch is the length 0.
-    /// Left out are the block tables and the sentence of an abort.
+    /// truth is a byte, a reason its name; a list or a text follows its length (8 bytes), an absent batch
+    /// is the length 0. Left out are the block tables and the sentence of an abort.
     pub fn digest(&self, previous: u64) -> u64 {
         let mut bytes = Bytes::default();
         bytes.plan(self);
