@@ -135,7 +135,8 @@ impl Scheduler {
         };
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
-                if self.land_result(key, &tokens) {
+                let counts = self.land_result(key, &tokens);
+                if counts {
                     self.requests[key].spec_candidate_ids = spec_candidate_ids;
                 }
             }
