@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tokenspeed.rerun import describe_plan, describe_step, play
-from tokenspeed.scheduler import SchedulerError
+from tokenspeed.scheduler import RecordingError, SchedulerError
 from tokenspeed.simulate.html import render_html, render_sweep_html
 from tokenspeed.simulate.perfetto import Window, write_perfetto
 from tokenspeed.simulate.player import ConfigurationRefused, OnProgress, Player, Standstill
@@ -269,8 +269,10 @@ def rerun(recording: Path, until: int | None, show: bool, quiet: bool) -> None:
     try:
         with _progress(quiet, lambda done, total, _: f"{done:,} of {total:,} bytes") as bar:
             played = play(recording, until, bar("rerun"))
-    except SchedulerError as error:
+    except RecordingError as error:
         raise InputError(str(error)) from None
+    except SchedulerError as error:
+        raise InputError(f"recording '{recording}', line 1: {error}") from None
     counts = f"{recording}: {played.calls:,} calls, {played.rounds:,} rounds"
     if played.cut_line is not None:
         click.echo(f"{recording}: ends within line {played.cut_line:,}; played up to it", err=True)

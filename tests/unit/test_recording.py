@@ -235,7 +235,10 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, run: Run) -> None:
         ('{"timestamp":0}\n', ", line 1: missing field `tokenspeed_recording`"),
         ('{"tokenspeed_recording":2}\n', ", line 1: format 2; this version reads 1"),
         (header.replace('"num_host_pages"', '"pages"'), ", line 1: unknown field `pages`"),
-        (header.replace('"max_batch_size":8', '"max_batch_size":-1'), "`max_batch_size` is -1"),
+        (
+            header.replace('"max_batch_size":8', '"max_batch_size":-1'),
+            ", line 1: invalid configuration: `max_batch_size` is -1",
+        ),
         (bytes(compressed), ", line "),
     ]
     for content, what in broken:

@@ -15,7 +15,7 @@ use crate::scheduler::Scheduler;
 /// A recording and a new scheduler of its configuration, for which `step` makes one call after the
 /// other.
 ///
-/// Raises RecordingError for a file that is no recording.
+/// Raises RecordingError for a file that is no recording, and as Scheduler for its configuration.
 #[pyclass(module = "tokenspeed.scheduler", frozen)]
 pub struct Rerun {
     recording: Mutex<Recording>,

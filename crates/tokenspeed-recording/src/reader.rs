@@ -57,7 +57,7 @@ impl Recording {
     /// Reads the header. Whether a file is compressed shows in its first bytes.
     ///
     /// # Errors
-    /// [`Error::BadRecording`].
+    /// [`Error::BadRecording`]; [`Error::RecordingFailed`] for a file that cannot be opened.
     pub fn open(path: &Path) -> Result<Recording> {
         let mut lines = Lines::open(path)?;
         let format = r#"it must begin with {"tokenspeed_recording": 1, ...}"#;
@@ -128,15 +128,15 @@ struct Lines {
 impl Lines {
     fn open(path: &Path) -> Result<Lines> {
         let name = path.display().to_string();
-        let bad = |error: io::Error| {
+        let failed = |error: io::Error| {
             let what = error.to_string();
             Error::RecordingFailed { path: name.clone(), what }
         };
-        let file = File::open(path).map_err(bad)?;
-        let size = file.metadata().map_err(bad)?.len();
+        let file = File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
         let read = Arc::new(AtomicU64::new(0));
         let mut bytes = BufReader::new(Counted { file, read: read.clone() });
-        let is_gzip = bytes.fill_buf().map_err(bad)?.starts_with(&[0x1f, 0x8b]);
+        let is_gzip = bytes.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let text: Box<dyn BufRead + Send> = match is_gzip {
             true => Box::new(BufReader::new(GzDecoder::new(bytes))),
             false => Box::new(bytes),
