@@ -135,10 +135,7 @@ impl Scheduler {
         };
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
-                let counts = self.land_result(key, &tokens);
-                if counts {
-                    self.requests[key].spec_candidate_ids = spec_candidate_ids;
-                }
+                self.land_result(key, &tokens, spec_candidate_ids);
             }
             Event::Finish { .. } => self.finish_request(key),
             Event::Abort { .. } => self.forget(key),

@@ -123,7 +123,7 @@ impl Scheduler {
         checked?;
         for (&handle, span) in handles.iter().zip(spans()) {
             if let Some(key) = self.rows.find(handle) {
-                self.land_result(key, &tokens[span]);
+                self.land_result(key, &tokens[span], Vec::new());
             }
         }
         self.verify()
@@ -160,15 +160,16 @@ impl Scheduler {
         self.rows.find(handle).or_else(|| self.requests.find_retracted(handle))
     }
 
-    /// One result that was checked; `false` for one that comes late and counts for nothing.
-    pub(super) fn land_result(&mut self, key: RequestKey, tokens: &[i32]) -> bool {
+    /// One result that was checked.
+    pub(super) fn land_result(&mut self, key: RequestKey, tokens: &[i32], candidates: Vec<i32>) {
         let request = &mut self.requests[key];
         let width = self.rules.decode_width;
         let landed = Owed::of(request).land(&request.id, request.state(), tokens.len(), width);
         if !landed.unwrap_or(false) {
             request.late_results = request.late_results.saturating_sub(1);
-            return false;
+            return;
         }
+        request.spec_candidate_ids = candidates;
         request.forwards_out -= 1;
         request.chunks_out = request.chunks_out.saturating_sub(1);
         request.owed_since_round = self.round;
@@ -177,7 +178,6 @@ impl Scheduler {
             self.retractions_since_token = 0;
         }
         self.name_new_pages(key);
-        true
     }
 
     /// Names the prefix pages that the last tokens completed.
