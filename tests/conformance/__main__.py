@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .client import CLIENTS
-from .generate import world_from_seed
-from .play import MakeSide, play
+from .generate import FAMILIES, world_from_seed
+from .play import play
+from .player import MakeSide
 from .report import Tally, print_failure, story
 from .shrink import shrink
 from .side import Side
 from .workers import Pool
-from .world import World
+from .world import ROLES, World
 
 OURS = "tokenspeed.scheduler"
 THEIRS = "tokenspeed_scheduler"
@@ -34,6 +34,7 @@ examples:
   python -m tests.conformance --seed 17                     one world, with the story if it fails
   python -m tests.conformance --seed 17 --show              one world, round by round
   python -m tests.conformance --seeds 0:500 --theirs none   our side alone: does every world end?
+  python -m tests.conformance --role D --family replay      another role, other groups
 
 The exit code is 1 if a difference is unexplained or a world does not end on our side.
 """
@@ -47,10 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
     ours = partial(Side, options.ours)
     theirs = None if options.theirs == "none" else partial(Side, options.theirs)
     first, last = options.seeds if options.seed is None else (options.seed, options.seed + 1)
-    worlds = [world_from_seed(seed, options.role) for seed in range(first, last)]
+    worlds = [world_from_seed(s, options.role, options.family) for s in range(first, last)]
     if options.show:
         return _show(console, worlds, ours, theirs)
-    tally = Tally()
+    tally = Tally(options.role, options.family)
     started_s = time.monotonic()
     with Pool(ours, theirs, options.jobs) as pool:
         with _progress(console) as progress:
@@ -114,7 +115,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     which.add_argument("--seed", type=int, help="one seed")
     parser.add_argument(
-        "--role", type=str.capitalize, choices=list(CLIENTS), default="Fused", help="role (Fused)"
+        "--role", type=str.capitalize, choices=ROLES, default="Fused", help="role (Fused)"
+    )
+    parser.add_argument(
+        "--family", choices=FAMILIES, default=FAMILIES[0], help="what the worlds are about (plain)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="child processes (1)")
     parser.add_argument("--shrink", action="store_true", help="make each failing world small")

@@ -1,9 +1,10 @@
 """The engine and its users, played from a world: turns plans into the events of later rounds.
 
-A client is well behaved: it finishes a request at or before its declared budget, returns results
-in order and at most ``overlap_schedule_depth`` of them late, acknowledges every copy. Results later
-than that are left out on purpose: the reference then issues the same decodes again (liveness.md,
-"planning ahead without results"), so that nothing is left to compare.
+`peers` adds what the prefill and the decode role need. A client is well behaved: it finishes a
+request at or before its declared budget, returns results in order and at most
+``overlap_schedule_depth`` of them late, acknowledges every copy. Results later than that are left
+out on purpose: the reference then issues the same decodes again (liveness.md, "planning ahead
+without results"), so that nothing is left to compare.
 """
 
 from __future__ import annotations
@@ -11,62 +12,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from .events import Aborted, Event, Finished, Loaded, Reserve, Result, Retracted, Stored
 from .plan import Plan
 from .storage import Key, Storage
 from .world import Request, World
-
-
-@dataclass(frozen=True)
-class Result:
-    """``ExtendResult``: no token for an intermediate chunk."""
-
-    request_id: str
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Finished:
-    request_id: str
-
-
-@dataclass(frozen=True)
-class Aborted:
-    request_id: str
-
-
-@dataclass(frozen=True)
-class Stored:
-    """``WriteBackDoneEvent`` for the store at `place` of the plan of `round`."""
-
-    round: int
-    place: int
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """``LoadBackDoneEvent`` for the load at `place` of the plan of `round`."""
-
-    round: int
-    place: int
-    success: bool = True
-
-
-@dataclass(frozen=True)
-class Retracted:
-    """``Retract``: its forward was not run: a fetch from storage missed (scheduler.md §4)."""
-
-    request_id: str
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """``UpdateReserveNumTokens``: what the next decode step needs beyond what was demanded."""
-
-    request_id: str
-    tokens: int
-
-
-Event = Result | Reserve | Finished | Aborted | Stored | Loaded | Retracted
 
 
 class Misplanned(Exception):
@@ -119,8 +68,8 @@ class Client:
         self.lost_keys: list[Key] = []
         self._acks: list[tuple[int, Event]] = []
         self._stored_keys: dict[Stored, list[Key]] = {}
-        #: Stores that hold no Device block.
-        self._stream_ordered: set[Event] = set()
+        #: Acknowledgements to come that give no Device block back.
+        self._holds_nothing: set[Event] = set()
         #: Requests of a forward that was not run.
         self._withheld: list[str] = []
         self._unsubmitted = sorted(world.requests, key=lambda r: r.arrival)
@@ -154,6 +103,10 @@ class Client:
         events = [*early, *results, *acks, *retracts, *self._aborts(round_)]
         return [*events, *self._reserves()]
 
+    def strays(self, round_: int) -> list[Event]:
+        """Events out of place, each to be offered on its own after those of `round_`."""
+        return []
+
     def read(self, round_: int, plan: Plan) -> None:
         """Launches `plan`: notes the results and acknowledgements that it owes. Raises
         `Misplanned`."""
@@ -174,7 +127,7 @@ class Client:
             stored = Stored(round_, place)
             self._stored_keys[stored] = [(c.group, c.content_hash, c.offset) for c in copies]
             if not all(copy.guard for copy in copies):
-                self._stream_ordered.add(stored)
+                self._holds_nothing.add(stored)
             self._owe(stored, self._ack_round(round_, "store", place))
         for name in plan.ended:
             self.lives[name].alive = False
@@ -186,7 +139,7 @@ class Client:
 
     def owes_results(self) -> bool:
         """True while a result, or an acknowledgement that gives blocks back, is still to come."""
-        acks = any(event not in self._stream_ordered for _, event in self._acks)
+        acks = any(event not in self._holds_nothing for _, event in self._acks)
         return acks or any(life.out for life in self.lives.values() if life.alive)
 
     def recovering(self) -> set[str]:
@@ -225,7 +178,9 @@ class Client:
         """Does not run `plan`'s forward: its whole batch retracts, so that ranks stay aligned."""
         self._withheld = list(plan.batch.request_ids)
         for name in self._withheld:
-            self._life(name).hurry()
+            life = self._life(name)
+            life.hurry()
+            life.demanded, life.moved = None, False
         for place, copies in enumerate(plan.loads.values()):
             fetched = any(c.guard for c in copies)
             self._owe(Loaded(round_, place, success=not fetched), round_ + 1)
@@ -237,12 +192,15 @@ class Client:
     def _due_acks(self, round_: int) -> list[Event]:
         due = [event for at, event in self._acks if at <= round_]
         self._acks = [(at, event) for at, event in self._acks if at > round_]
-        for event in due:
-            if isinstance(event, Stored):
-                keys = self._stored_keys.pop(event)
-                if self.world.draw(2, "write through", event.round, event.place):
-                    self.storage.put(keys)
-        return due
+        return [said for event in due for said in self._deliver(event)]
+
+    def _deliver(self, event: Event) -> list[Event]:
+        """What reaches the scheduler when `event` is due."""
+        if isinstance(event, Stored):
+            keys = self._stored_keys.pop(event)
+            if self.world.draw(2, "write through", event.round, event.place):
+                self.storage.put(keys)
+        return [event]
 
     def _life(self, name: str) -> Life:
         life = self.lives.get(name)
@@ -261,10 +219,15 @@ class Client:
                 life.moved = life.demanded is not None
                 if life.alive or self.world.draw(1, "late", life.request.id, round_):
                     events.append(self._result(life, forward))
-                if life.alive and life.produced >= life.request.output:
-                    life.alive = False
-                    events.append(Finished(life.request.id))
+                events += self._finish(life)
         return events
+
+    def _finish(self, life: Life) -> list[Event]:
+        """Ends a request that has got all it wants."""
+        if not life.alive or life.produced < life.request.output:
+            return []
+        life.alive = False
+        return [Finished(life.request.id)]
 
     def _count_demand(self, name: str) -> None:
         """A decode step of `name` was planned."""
@@ -306,15 +269,11 @@ class Client:
         life.produced += count
         return Result(request.id, tokens)
 
-    def _aborts(self, round_: int) -> list[Event]:
-        events: list[Event] = []
+    def _aborts(self, round_: int) -> list[Aborted]:
+        events: list[Aborted] = []
         for life in self.lives.values():
             abort = life.request.abort
             if life.alive and abort is not None and abort <= round_:
                 life.alive = False
                 events.append(Aborted(life.request.id))
         return events
-
-
-#: The client of each role that worlds are generated for. P and D add bootstraps and transfers.
-CLIENTS: dict[str, type[Client]] = {"Fused": Client}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .client import Aborted, Client, Event, Finished, Result, Retracted
+from .client import Client
+from .events import Aborted, Event, Finished, PeerFailed, RemotelyPrefilled, Result, Retracted
 from .plan import Plan
 from .world import World
 
@@ -57,7 +58,63 @@ EVENTS = (
     "cache cleared",
 )
 
-FEATURES = (*CONFIGURATIONS, *EVENTS)
+#: What can happen on the roles that share a request with a peer.
+PEER_EVENTS = {
+    "P": (
+        "handover",
+        "handover of several at once",
+        "handover beside prefills",
+        "handover that zeroes a block",
+        "abort after a handover",
+        "lost peer",
+        "event out of place, ignored",
+        "event out of place, refused",
+    ),
+    "D": (
+        "remote prefill",
+        "remote prefill beside decodes",
+        "prefix hit of a remote prefill",
+        "skipped remote prefill",
+        "abort during a remote prefill",
+        "lost peer",
+        "lost peer during a remote prefill",
+        "local recovery",
+        "local recovery in chunks",
+        "event out of place, ignored",
+        "event out of place, refused",
+    ),
+}
+
+#: What only one family of worlds can show (see `generate.FAMILIES`).
+FAMILY_FEATURES = {
+    "replay": ("replayable group", "re-fed window"),
+    "storage": ("storage behind the host tier", "fetch from storage", "fetch that missed"),
+}
+
+#: What cannot happen, or cannot be told, on a role or in a family.
+ABSENT = {
+    "replay": ("state group", "promotion boundary", "handover that zeroes a block"),
+    "P": (
+        "mixed batch",
+        "several tokens a step",
+        "skipped decode",
+        "retraction",
+        "retraction of a prefill",
+        "readmission",
+        "second retraction of a request",
+        "store, stream-ordered",
+        "abort after a retraction",
+    ),
+    "D": ("mixed batch", "retraction of a prefill", "store, pinned", "re-fed window"),
+}
+
+
+def features_of(role: str, family: str) -> tuple[str, ...]:
+    """What worlds of a role and a family can show."""
+    others = {f for other, names in FAMILY_FEATURES.items() if other != family for f in names}
+    absent = {*others, *ABSENT.get(role, ()), *ABSENT.get(family, ())}
+    every = (*CONFIGURATIONS, *EVENTS, *PEER_EVENTS.get(role, ()))
+    return tuple(feature for feature in every if feature not in absent)
 
 
 class Coverage:
@@ -71,10 +128,12 @@ class Coverage:
         self._prompt: dict[str, int] = {}
         self._returns: dict[str, int] = {}
         self._ended: set[str] = set()
+        self._handed_over: set[str] = set()
+        self._landing: set[str] = set()
 
     def add(self, feature: str) -> None:
         """Notes one of `EVENTS` that only the player sees."""
-        assert feature in EVENTS
+        assert feature in EVENTS or feature in PEER_EVENTS[self._world.role]
         self.features.add(feature)
 
     def events(self, client: Client, events: list[Event]) -> None:
@@ -92,6 +151,16 @@ class Coverage:
                     self.add("abort while waiting")
                 if self._returns.get(event.request_id):
                     self.add("abort after a retraction")
+                if event.request_id in self._handed_over:
+                    self.add("abort after a handover")
+                if event.request_id in self._landing:
+                    self.add("abort during a remote prefill")
+            elif isinstance(event, PeerFailed):
+                self.add("lost peer")
+                if event.request_id in self._landing:
+                    self.add("lost peer during a remote prefill")
+            elif isinstance(event, RemotelyPrefilled):
+                self._landing.discard(event.request_id)
             elif isinstance(event, Retracted):
                 self.add("fetch that missed")
             elif isinstance(event, Result):
@@ -106,7 +175,7 @@ class Coverage:
     ) -> None:
         """Notes a plan; `before` and `after` are the gauges around it."""
         add, batch = self.add, plan.batch
-        admitted = 0
+        admitted = self._peers(client, plan)
         budget = self._world.token_budget - sum(batch.input_lengths[batch.num_extends :])
         for i, (name, begin, end, prompt) in enumerate(batch.chunks()):
             first = name not in self._computed
@@ -145,6 +214,44 @@ class Coverage:
         for copy in (copy for copies in plan.loads.values() for copy in copies):
             add("fetch from storage" if copy.guard else "load-back")
 
+    def _peers(self, client: Client, plan: Plan) -> int:
+        """Notes what is exchanged with peers; returns how many remote prefills are admitted."""
+        add = self.add
+        if plan.remote_decode is not None:
+            names = plan.remote_decode.request_ids
+            add("handover")
+            if len(names) > 1:
+                add("handover of several at once")
+            if plan.batch.request_ids:
+                add("handover beside prefills")
+            elif any(plan.pages_to_zero.values()):
+                add("handover that zeroes a block")
+            self._handed_over.update(names)
+        if self._world.role == "D":
+            for _, begin, end, prompt in plan.batch.chunks():
+                add("local recovery")
+                if end < prompt or (begin and not plan.loads):
+                    add("local recovery in chunks")
+        if plan.remote_prefill is None:
+            return 0
+        add("remote prefill")
+        if plan.batch.request_ids:
+            add("remote prefill beside decodes")
+        for name, begin, end, _ in plan.remote_prefill.chunks():
+            if begin:
+                add("prefix hit of a remote prefill")
+            if any(self._waits_before(client, other, name) for other in client.lives):
+                add("skipped remote prefill")
+            self._landing.add(name)
+            self._computed[name], self._prompt[name] = end, end
+        return len(plan.remote_prefill.request_ids)
+
+    def _waits_before(self, client: Client, other: str, name: str) -> bool:
+        """True if `other`, submitted before `name`, has never been scheduled yet."""
+        names = list(client.lives)
+        life = client.lives[other]
+        return life.alive and not life.scheduled and names.index(other) < names.index(name)
+
     def _pressure(
         self, before: Mapping[str, int], plan: Plan, after: Mapping[str, int], retracted: int
     ) -> None:
@@ -154,6 +261,11 @@ class Coverage:
         hit = any(begin for begin in batch.extend_prefix_lens)
         if grown > emptied and not hit:
             add("eviction")
+        if self._world.role == "P":
+            rows_left = before["pd_transfer_size"] < self._world.rows
+            if before["waiting_size"] and rows_left and not batch.num_extends:
+                add("failed admission")
+            return
         # What follows is told only where the budget or the grammar cannot be the cause.
         room = self._world.token_budget - sum(batch.input_lengths)
         decoding = len(batch.decodes())
@@ -161,8 +273,11 @@ class Coverage:
             return
         if before["decoding_size"] > decoding and room >= self._world.width:
             add("skipped decode")
-        may_prefill = self._world.mixed or not decoding
-        if before["waiting_size"] and may_prefill and room >= self._world.granularity:
+        if self._world.role == "D":
+            may_admit = plan.remote_prefill is None
+        else:
+            may_admit = self._world.mixed or not decoding
+        if before["waiting_size"] and may_admit and room >= self._world.granularity:
             add("failed admission")
 
     def _has(self, kind: str) -> bool:

@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from .world import Group, Request, World
 
-#: What our side refuses until it plans for it (``UnsupportedError``): no such worlds are drawn.
-BOUNDED_REPLAY = False
-STORAGE = False
+#: What a world is about: anything, bounded replay (scheduler.md §1.3), or an L3 store.
+FAMILIES = ("plain", "replay", "storage")
+#: Role and family of the worlds that our side plans for; it refuses the rest
+#: (``UnsupportedError``).
+PLAYED = (("Fused", "plain"),)
 
 #: Kinds of group side by side, with weights.
 LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (
@@ -22,8 +24,6 @@ LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("full", "sliding"), 5),
     (("full", "state"), 5),
     (("full", "sliding", "state"), 4),
-    (("full", "replay"), 2),
-    (("full", "sliding", "replay"), 1),
     (("full", "full"), 1),
     (("full", "sliding", "sliding"), 2),
     (("full", "state", "state"), 1),
@@ -31,20 +31,30 @@ LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("state",), 1),
     (("sliding", "state"), 1),
 )
+REPLAY_LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (
+    (("full", "replay"), 4),
+    (("full", "sliding", "replay"), 3),
+    (("full", "replay", "replay"), 2),
+    (("full", "full", "replay"), 1),
+    (("sliding", "replay"), 1),
+    (("replay",), 1),
+)
 
 
-def world_from_seed(seed: int, role: str = "Fused") -> World:
+def world_from_seed(seed: int, role: str = "Fused", family: str = FAMILIES[0]) -> World:
     """The world of `seed`: the same on every platform and Python version we support."""
-    return Generator(seed, role).world()
+    return Generator(seed, role, family).world()
 
 
 class Generator:
     """Draws one world."""
 
-    def __init__(self, seed: int, role: str) -> None:
-        self._random = random.Random(f"{role} {seed}")
+    def __init__(self, seed: int, role: str, family: str) -> None:
+        name = role if family == FAMILIES[0] else f"{role} {family}"
+        self._random = random.Random(f"{name} {seed}")
         self._seed = seed
         self._role = role
+        self._family = family
 
     def world(self) -> World:
         r = self._random
@@ -81,11 +91,13 @@ class Generator:
             ack_lag=r.choice((0, 0, 1, 2, 5)),
             flushes=tuple(sorted(r.sample(range(60), 4))) if r.random() < 0.08 else (),
         )
-        return self._with_storage(world) if STORAGE and r.random() < 0.15 else world
+        if self._family == "storage":
+            world = self._with_storage(world)
+        return world if self._role == "Fused" else self._with_peers(world)
 
     def _groups(self, granularity: int) -> tuple[Group, ...]:
         r = self._random
-        layouts = [(k, w) for k, w in LAYOUTS if BOUNDED_REPLAY or "replay" not in k]
+        layouts = REPLAY_LAYOUTS if self._family == "replay" else LAYOUTS
         kinds = r.choices([k for k, _ in layouts], [w for _, w in layouts])[0]
         groups = []
         for i, kind in enumerate(kinds):
@@ -115,6 +127,9 @@ class Generator:
             if group.kind == "replay":
                 window = group.window or 1
                 budget = max(budget, window + max(window, granularity))
+        if self._family == "replay":
+            # Decodes leave as much to a prompt: with no more than it they get nothing.
+            budget += r.choice((0, width, 4 * width, 16))
         return max(budget, granularity, width)
 
     def _requests(self, granularity: int, width: int, depth: int) -> tuple[Request, ...]:
@@ -158,13 +173,30 @@ class Generator:
     def _with_storage(self, world: World) -> World:
         """An L3 store behind the Host tier, which must be there (api.md)."""
         r = self._random
-        if not world.host_blocks or world.disable_l2_cache or world.disable_prefix_cache:
-            return world
         return replace(
             world,
+            host_blocks=world.host_blocks or r.randint(1, world.device_blocks),
+            disable_l2_cache=False,
+            disable_prefix_cache=False,
             storage=True,
             stored=tuple(request.id for request in world.requests if r.random() < 0.3),
             storage_loss=r.choice((0, 0, 2, 4)),
+        )
+
+    def _with_peers(self, world: World) -> World:
+        r = self._random
+        requests = tuple(
+            replace(request, abort=request.arrival + r.choice((1, 2, 4, 7, 15, 30)))
+            if r.random() < 0.08
+            else request
+            for request in world.requests
+        )
+        return replace(
+            world,
+            requests=requests,
+            bootstrap_lag=r.choice((0, 0, 2, 8)),
+            transfer_lag=r.choice((0, 1, 2, 6)),
+            peer_loss=r.choice((0, 0, 4, 10)),
         )
 
     def _prompt(
@@ -201,7 +233,8 @@ class Generator:
         token_budget: int,
     ) -> int:
         """About the LCM blocks that `request` needs when it runs alone."""
-        total = request.prompt_tokens() + max(request.output, request.budget) + 2 * width
+        output = 0 if self._role == "P" else max(request.output, request.budget)
+        total = request.prompt_tokens() + output + 2 * width
         blocks = 0
         for group in groups:
             tokens = total

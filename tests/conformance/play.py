@@ -7,16 +7,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
-from .client import CLIENTS, Misplanned
+from .client import Misplanned
 from .compare import Comparator, Difference, compare_values
 from .coverage import Coverage
 from .deviations import DEVIATIONS, Deviation, Divergence, explained
 from .liveness import FOR_EVER, STILL, Liveness
+from .peers import CLIENTS
 from .plan import Plan
+from .player import ABORTS, MakeSide, Marker, Player, Raised, Silent
 from .round import Round
-from .side import Side
 from .world import World
 
 #: Rounds kept for the report of a difference.
@@ -28,12 +29,8 @@ REFUSED = "both refuse the configuration"
 STANDS_STILL = "reference stands still"
 RUNS_FOR_EVER = "reference runs for ever"
 RAISES = "reference raises"
-ABORTS = "reference aborts the process"
 
 FINISHES = "finishes"
-
-#: Builds a side for a world; ``functools.partial(Side, module)``.
-MakeSide = Callable[[World], Side]
 
 
 @dataclass
@@ -58,61 +55,6 @@ class Outcome:
     def passed(self) -> bool:
         """True if nothing is left unexplained and our side served everyone."""
         return self.verdict != DIFFERS and self.ours == FINISHES
-
-
-class Raised(Exception):
-    """A side raised, or would have ended the process, at one of its calls."""
-
-    def __init__(self, side: str, call: str, error: str) -> None:
-        super().__init__(f"{side} raises in {call}: {error}")
-        self.error = error
-
-
-class Marker(Protocol):
-    """Is told of every call of a side, so that a dead process can be explained."""
-
-    def enter(self, side: str) -> None: ...
-    def leave(self) -> None: ...
-
-
-class Silent:
-    """A marker for a process that nobody watches."""
-
-    def enter(self, side: str) -> None:
-        pass
-
-    def leave(self) -> None:
-        pass
-
-
-@dataclass
-class Player:
-    """One side with its calls counted. `calls_max`: the call after it is known to be fatal."""
-
-    name: str
-    make: MakeSide
-    marker: Marker
-    calls_max: int | None = None
-    calls: int = 0
-    side: Any = None
-
-    def start(self, world: World) -> None:
-        self.side = self._guard("Scheduler(config)", lambda: self.make(world))
-
-    def call(self, method: str, *args: Any) -> Any:
-        return self._guard(method, lambda: getattr(self.side, method)(*args))
-
-    def _guard(self, what: str, run: Callable[[], Any]) -> Any:
-        if self.calls_max is not None and self.calls >= self.calls_max:
-            raise Raised(self.name, what, ABORTS)
-        self.calls += 1
-        self.marker.enter(self.name)
-        try:
-            return run()
-        except Exception as error:
-            raise Raised(self.name, what, f"{type(error).__name__}: {error}") from error
-        finally:
-            self.marker.leave()
 
 
 def play(
@@ -234,6 +176,15 @@ class Match:
         self._round.events = events
         self.coverage.events(client, events)
         self._both("advance", events)
+        for stray in client.strays(number):
+            self._round.events.append(stray)
+            taken = self.ours.call("offer", stray)
+            self.coverage.add("event out of place, " + ("ignored" if taken else "refused"))
+            self._compare(
+                "is taken",
+                lambda p, event=stray: {str(event): p.call("offer", event)},
+                {str(stray): taken},
+            )
         if number in self.world.flushes:
             self._clear()
         if self.world.storage:
@@ -397,9 +348,12 @@ class Match:
             for name, wanted in {
                 "active_lcm_blocks": 0,
                 "available_lcm_blocks": usable,
+                "bootstrapping_size": 0,
                 "waiting_size": 0,
                 "prefilling_size": 0,
+                "remote_prefilling_size": 0,
                 "decoding_size": 0,
+                "pd_transfer_size": 0,
             }.items()
             if gauges[name] != wanted
         }

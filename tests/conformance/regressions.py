@@ -1,8 +1,8 @@
 """Small worlds worth playing for ever, as the shrinker printed them.
 
 `REGRESSIONS` once made the sides differ; both play them. In `STANDSTILLS` the reference stands
-still or runs for ever (liveness.md §1); our side plays them alone and must serve everyone, or end
-a request with a reason.
+still, runs for ever or raises (liveness.md §1); our side plays them alone and must serve everyone,
+or end a request with a reason.
 """
 
 from __future__ import annotations
@@ -132,5 +132,128 @@ STANDSTILLS: dict[str, World] = {
         rows=2,
         width=3,
         mixed=True,
+    ),
+    # Prefill role. Never handed over: the decode slots behind the prompt need one state block more.
+    "a prompt whose handover never fits": World(
+        groups=(
+            Group(id="full0", granularity=16),
+            Group(id="state1", kind="state", granularity=16, packing=4),
+        ),
+        requests=(Request(id="e", prompt=((3, 30),), output_stream=10),),
+        role="P",
+        granularity=16,
+        device_blocks=3,
+        width=3,
+    ),
+    # Prefill role. Both complete in one round; each handover needs a state block, and none is left.
+    "two handovers that need a state block": World(
+        groups=(
+            Group(id="full0", granularity=2),
+            Group(id="sliding1", kind="sliding", granularity=1, packing=3, window=35),
+            Group(id="state2", kind="state", granularity=2),
+        ),
+        requests=(
+            Request(id="a", prompt=((1, 36),), output_stream=2),
+            Request(id="d", prompt=((1, 8), (7, 14)), output_stream=8),
+        ),
+        role="P",
+        granularity=2,
+        device_blocks=53,
+    ),
+    # Decode role. Both count as covered, and each needs one more block of its window.
+    "covered decodes need a window's block": World(
+        groups=(Group(id="sliding0", kind="sliding", window=6),),
+        requests=(
+            Request(id="c", prompt=((5, 1),), output_stream=6, output=9, budget=9),
+            Request(id="d", prompt=((3, 1),), output_stream=8, output=5, budget=5),
+        ),
+        role="D",
+        device_blocks=3,
+    ),
+    # Decode role. A recovery takes the blocks that the decodes need, fails at its last chunk, is
+    # retracted, and comes first again.
+    "a recovery before the decodes, for ever": World(
+        groups=(Group(id="full0", granularity=2),),
+        requests=(
+            Request(id="a", prompt=((1, 1),), output_stream=2, output=7),
+            Request(id="e", prompt=((9, 1),), output_stream=10, output=9),
+        ),
+        role="D",
+        granularity=2,
+        device_blocks=4,
+        token_budget=7,
+    ),
+    # Decode role. It outgrows the pool and is recovered and retracted for ever.
+    "a recovery that outgrows the pool": World(
+        groups=(Group(id="full0", granularity=1),),
+        requests=(Request(id="f", prompt=((3, 22), (7, 17)), output_stream=11, output=15),),
+        role="D",
+        device_blocks=52,
+        token_budget=4,
+    ),
+    # Decode role. What landed in a state group is less than its recovery needs.
+    "a recovery that needs more than the landing": World(
+        groups=(
+            Group(id="full0", granularity=2),
+            Group(id="state1", kind="state", granularity=2),
+        ),
+        requests=(Request(id="a", prompt=((1, 1),), output_stream=2, output=5),),
+        role="D",
+        granularity=2,
+        device_blocks=4,
+    ),
+    # Decode role. The reference cuts d's remote prefill where a's prompt is cached, and raises.
+    "a remote prefill past a promotion boundary": World(
+        groups=(
+            Group(id="full0", granularity=8, packing=2),
+            Group(id="sliding1", kind="sliding", granularity=8, window=2),
+        ),
+        requests=(
+            Request(id="a", prompt=((1, 9),), output_stream=2),
+            Request(id="d", prompt=((1, 8), (7, 7)), output_stream=8, output=3),
+        ),
+        role="D",
+        granularity=8,
+        device_blocks=3,
+    ),
+    "a remote prefill whose window begins past a promotion boundary": World(
+        groups=(
+            Group(id="full0", granularity=2),
+            Group(id="sliding1", kind="sliding", granularity=2, window=1),
+            Group(id="sliding2", kind="sliding", granularity=2, packing=4, window=2),
+        ),
+        requests=(
+            Request(id="a", prompt=((1, 3),), output_stream=2),
+            Request(id="b", prompt=((1, 3), (3, 1)), output_stream=4),
+        ),
+        role="D",
+        granularity=2,
+        device_blocks=5,
+    ),
+    # The replayable group's decode needs a block, both are covered or incomplete.
+    "a window's block beside a covered prompt, replayable": World(
+        groups=(Group(id="replay2", kind="replay", granularity=1, packing=3, window=8),),
+        requests=(
+            Request(id="c", prompt=((5, 2),), output_stream=6, output=2),
+            Request(id="d", prompt=((1, 6), (7, 3)), output_stream=8, output=2, budget=2),
+        ),
+        granularity=8,
+        device_blocks=4,
+        token_budget=16,
+        mixed=True,
+    ),
+    # An L3 store. The reference raises at f, which hits more than the Host tier has room for.
+    "a fetch from storage beside a full host tier": World(
+        groups=(Group(id="full0"), Group(id="state1", kind="state", granularity=2)),
+        requests=(
+            Request(id="b", prompt=((1, 1),), output_stream=3, output=5),
+            Request(id="c", prompt=((4, 12),), output_stream=5, output=4),
+            Request(id="f", prompt=((4, 13),), output_stream=11),
+        ),
+        device_blocks=9,
+        host_blocks=4,
+        storage=True,
+        stored=("f",),
+        timing=253,
     ),
 }

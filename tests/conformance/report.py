@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from .coverage import FEATURES
+from .coverage import features_of
 from .deviations import DEVIATIONS
 from .play import FINISHES, Outcome
 
@@ -20,7 +20,8 @@ STORY_LINES = 60
 class Tally:
     """Counts outcomes; keeps the failed ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, role: str, family: str) -> None:
+        self._role, self._family = role, family
         self.worlds = 0
         self.verdicts: Counter[str] = Counter()
         self.ours: Counter[str] = Counter()
@@ -49,7 +50,7 @@ class Tally:
         for kind, count in self.ours.most_common():
             ours.add_row(kind, str(count))
         coverage = Table("worlds with", "count", "share", title="coverage while both sides agree")
-        for feature in FEATURES:
+        for feature in features_of(self._role, self._family):
             count = self.features[feature]
             coverage.add_row(feature, str(count), f"{count / worlds:.0%}")
         exact = self.rounds_exact / max(1, self.rounds_compared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .client import Event
+from .events import Event
 from .plan import Plan
 
 

@@ -71,6 +71,9 @@ def _simpler_configuration(world: World) -> Iterator[World]:
     for field in (
         "ack_lag",
         "result_lag",
+        "bootstrap_lag",
+        "transfer_lag",
+        "peer_loss",
         "mixed",
         "depth",
         "host_blocks",
@@ -89,7 +92,9 @@ def _simpler_configuration(world: World) -> Iterator[World]:
     for i in range(len(world.flushes)):
         yield replace(world, flushes=world.flushes[:i] + world.flushes[i + 1 :])
     if world.width > 1:
-        yield replace(world, width=world.width - 1)
+        width = world.width - 1
+        requests = tuple(replace(r, accept=min(r.accept, width)) for r in world.requests)
+        yield replace(world, width=width, requests=requests)
     for field, floor in (("device_blocks", 2), ("host_blocks", 1)):
         value = getattr(world, field)
         for smaller in (value // 2, value - 1):

@@ -6,7 +6,20 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from .client import Aborted, Event, Finished, Loaded, Reserve, Result, Retracted, Stored
+from .events import (
+    Aborted,
+    Bootstrapped,
+    Event,
+    Finished,
+    HandedOver,
+    Loaded,
+    PeerFailed,
+    RemotelyPrefilled,
+    Reserve,
+    Result,
+    Retracted,
+    Stored,
+)
 from .plan import Plan, read_plan
 from .storage import Key
 from .world import Group, Request, World
@@ -44,6 +57,16 @@ class Side:
             execution.add_event(self._native(event))
         self._scheduler.advance(execution)
 
+    def offer(self, event: Event) -> bool:
+        """Feeds one event that may be refused; whether it is taken."""
+        try:
+            self.advance([event])
+        except RuntimeError as error:
+            if type(error).__name__ == "InternalError":
+                raise
+            return False
+        return True
+
     def plan(self, round_: int) -> Plan:
         """The next plan; its operations become known to later events."""
         plan = read_plan(self._scheduler.next_execution_plan())
@@ -71,6 +94,7 @@ class Side:
             gauges[f"cache_group_available_pages({group_id})"] = pages
         for request_id in request_ids:
             gauges[f"request_token_size({request_id})"] = s.request_token_size(request_id)
+            gauges[f"pd_transfer_pinned({request_id})"] = int(s.pd_transfer_pinned(request_id))
         return gauges
 
     def bounds(self) -> dict[str, int]:
@@ -118,10 +142,11 @@ class Side:
     def _native(self, event: Event) -> Any:
         api = self._api
         match event:
-            case Result(request_id, tokens):
+            case Result(request_id, tokens, candidates):
                 native = api.ForwardEvent.ExtendResult()
                 native.request_id = request_id
                 native.tokens = list(tokens)
+                native.spec_candidate_ids = list(candidates)
             case Reserve(request_id, tokens):
                 native = api.ForwardEvent.UpdateReserveNumTokens()
                 native.request_id = request_id
@@ -141,6 +166,14 @@ class Side:
             case Retracted(request_id):
                 native = api.ForwardEvent.Retract()
                 native.request_id = request_id
+            case Bootstrapped(request_id):
+                native = api.PD.BootstrappedEvent(request_id)
+            case PeerFailed(request_id):
+                native = api.PD.FailedEvent(request_id)
+            case HandedOver(request_id):
+                native = api.PD.SucceededEvent(request_id)
+            case RemotelyPrefilled(request_id, token):
+                native = api.PD.RemotePrefillDoneEvent(request_id, token)
         return native
 
 

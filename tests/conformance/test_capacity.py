@@ -16,12 +16,13 @@ CONFIGURATIONS = 500
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_capacity_agrees(role: str) -> None:
+@pytest.mark.parametrize("family", ["plain", "replay"])
+def test_capacity_agrees(role: str, family: str) -> None:
     for seed in range(CONFIGURATIONS):
-        world = world_from_seed(seed, role)
+        world = world_from_seed(seed, role, family)
         differences = compare_capacity(OURS, THEIRS, world)
         report = "\n".join(map(str, differences))
-        assert not differences, f"{role} seed {seed}\n{world.literal()}\n{report}"
+        assert not differences, f"{role} {family} seed {seed}\n{world.literal()}\n{report}"
 
 
 @pytest.mark.parametrize("role", ROLES)

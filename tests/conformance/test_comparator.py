@@ -49,15 +49,27 @@ def _first(values: list[Any], new: Callable[[Any], Any]) -> list[Any]:
     return [new(values[0]), *values[1:]]
 
 
-def batch_field(name: str, new: Callable[[Any], Any]) -> Lie:
-    """Alters the first entry of a list of the batch."""
+def batch_field(name: str, new: Callable[[Any], Any], part: str = "batch") -> Lie:
+    """Alters the first entry of a list of the batch `part`."""
 
     def lie(plan: Plan) -> Plan | None:
-        values = getattr(plan.batch, name)
+        batch = getattr(plan, part)
+        values = getattr(batch, name) if batch else ()
         if not values:
             return None
         changes: dict[str, Any] = {name: _first(values, new)}
-        return replace(plan, batch=replace(plan.batch, **changes))
+        altered: dict[str, Any] = {part: replace(batch, **changes)}
+        return replace(plan, **altered)
+
+    return lie
+
+
+def drop(part: str) -> Lie:
+    """Leaves out one of the batches of the peers."""
+
+    def lie(plan: Plan) -> Plan | None:
+        nothing: dict[str, Any] = {part: None}
+        return replace(plan, **nothing) if getattr(plan, part) else None
 
     return lie
 
@@ -171,6 +183,29 @@ LIES: dict[str, tuple[Lie, str]] = {
 }
 
 
+def _remote(part: str, role: str) -> dict[str, tuple[Lie, str, str]]:
+    """Lies about a batch of the peers, with what they alter and the role that plans it."""
+    changes: dict[str, Callable[[Any], Any]] = {
+        "request_pool_indices": add_one,
+        "input_lengths": add_one,
+        "prefill_lengths": add_one,
+    }
+    if role == "P":
+        changes["decode_input_ids"] = add_one
+        changes["spec_candidate_ids"] = lambda row: [*row, 1]
+    else:
+        changes["input_ids"] = add_one
+        changes["extend_prefix_lens"] = add_one
+    lies = {
+        f"another {name} in {part}": (batch_field(name, new, part), f"{part}.{name}", role)
+        for name, new in changes.items()
+    }
+    return {f"no {part}": (drop(part), part, role), **lies}
+
+
+PEER_LIES = {**_remote("remote_decode", "P"), **_remote("remote_prefill", "D")}
+
+
 class Liar(Side):
     """A side that tells `lie` in the first plan that it fits, or in every one."""
 
@@ -198,9 +233,17 @@ def _given(side: Side, _: World) -> Side:
 
 @pytest.mark.parametrize("name", LIES)
 def test_a_lie_is_found_in_its_round(name: str) -> None:
-    lie, field = LIES[name]
+    _assert_found(*LIES[name], role="Fused")
+
+
+@pytest.mark.parametrize("name", PEER_LIES)
+def test_a_lie_about_a_peer_is_found_in_its_round(name: str) -> None:
+    _assert_found(*PEER_LIES[name])
+
+
+def _assert_found(lie: Lie, field: str, role: str) -> None:
     for seed in SEEDS:
-        world = world_from_seed(seed)
+        world = world_from_seed(seed, role)
         liar = Liar(lie, world)
         match = play(world, partial(_given, liar), HONEST, deviations=())
         if liar.told is not None:

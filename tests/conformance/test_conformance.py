@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from .deviations import OPEN_DIFFERENCES
-from .generate import BOUNDED_REPLAY, world_from_seed
+from .generate import PLAYED, world_from_seed
 from .play import FINISHES, Outcome
 from .regressions import REGRESSIONS, STANDSTILLS
 from .report import story
@@ -33,12 +33,14 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.mark.parametrize("first", range(0, WORLDS, CHUNK), ids=lambda s: f"seeds {s}+{CHUNK}")
-def test_worlds_agree(pool: Pool, first: int) -> None:
-    worlds = [world_from_seed(seed) for seed in range(first, first + CHUNK)]
+@pytest.mark.parametrize(("role", "family"), PLAYED)
+def test_worlds_agree(pool: Pool, role: str, family: str, first: int) -> None:
+    worlds = [world_from_seed(seed, role, family) for seed in range(first, first + CHUNK)]
+    open_differences = OPEN_DIFFERENCES.get((role, family), {})
     outcomes = list(pool.play(worlds))
     assert len(outcomes) == CHUNK
-    _assert_passed([o for o in outcomes if o.world.timing not in OPEN_DIFFERENCES])
-    for outcome in (o for o in outcomes if o.world.timing in OPEN_DIFFERENCES):
+    _assert_passed([o for o in outcomes if o.world.timing not in open_differences])
+    for outcome in (o for o in outcomes if o.world.timing in open_differences):
         assert outcome.ours == FINISHES
         assert not outcome.passed, f"seed {outcome.world.timing} agrees: take it off the list"
 
@@ -50,12 +52,14 @@ def test_regressions(pool: Pool, name: str) -> None:
 
 def test_nobody_waits_where_the_reference_stands_still() -> None:
     with Pool(partial(Side, OURS), None, jobs=1) as alone:
-        worlds = [w for w in STANDSTILLS.values() if BOUNDED_REPLAY or not _replays(w)]
+        worlds = [w for w in STANDSTILLS.values() if (w.role, _family(w)) in PLAYED]
         _assert_passed(list(alone.play(worlds)))
 
 
-def _replays(world: World) -> bool:
-    return any(group.kind == "replay" for group in world.groups)
+def _family(world: World) -> str:
+    if world.storage:
+        return "storage"
+    return "replay" if any(group.kind == "replay" for group in world.groups) else "plain"
 
 
 def _assert_passed(outcomes: list[Outcome]) -> None:

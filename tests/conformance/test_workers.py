@@ -10,7 +10,8 @@ import pytest
 
 from . import workers
 from .plan import Plan
-from .play import ABORTS, AGREES, FINISHES
+from .play import AGREES, FINISHES
+from .player import ABORTS
 from .side import Side
 from .workers import Pool
 from .world import Group, Request, World

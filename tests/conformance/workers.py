@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import cast
 
-from .play import AGREES, DIFFERS, MakeSide, Outcome, play
+from .play import AGREES, DIFFERS, Outcome, play
+from .player import MakeSide
 from .world import World
 
 #: Seconds a world may take before its child is ended.

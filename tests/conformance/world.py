@@ -122,6 +122,11 @@ class World(Literal):
     result_lag: int = 0
     #: Rounds by which an acknowledgement of a copy may be late.
     ack_lag: int = 0
+    #: Rounds by which a peer may be late with its bootstrap and with what it transfers.
+    bootstrap_lag: int = 0
+    transfer_lag: int = 0
+    #: One peer in so many is lost on the way; 0: none is.
+    peer_loss: int = 0
     #: Rounds in which the engine asks for the caches to be cleared.
     flushes: tuple[int, ...] = ()
 
@@ -139,8 +144,8 @@ class World(Literal):
         """Rounds in which no client gets a token or an end before the world is held to run for
         ever: time for every prompt to be computed twice over, a page a round, each round late."""
         pages = sum(r.prompt_tokens() + r.output for r in self.requests) // self.granularity
-        lag = self.result_lag + self.ack_lag
-        last = max((r.arrival for r in self.requests), default=0)
+        lag = self.result_lag + self.ack_lag + self.transfer_lag
+        last = max((r.arrival for r in self.requests), default=0) + self.bootstrap_lag
         return 64 + last + 2 * (pages + len(self.requests)) * (1 + lag)
 
     def literal(self) -> str:

@@ -37,7 +37,8 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
     }
     // Only computed tokens are published (`scheduler.md` §5); a first hit was computed by others.
     let computed_pages = request.computed_tokens() / granularity;
-    if resident && request.holdings.published_pages as i64 > computed_pages {
+    let computed_here = !matches!(request.state(), State::RemotePrefilling | State::Draining);
+    if resident && computed_here && request.holdings.published_pages as i64 > computed_pages {
         return Err(format!(
             "{} pages are published of {computed_pages} computed",
             request.holdings.published_pages
@@ -55,8 +56,10 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
     // Every token whose row a scheduled forward writes has a place in every full group.
     let written = match request.state() {
         State::Prefilling { window_end } => window_end,
-        State::PrefillDone | State::Decoding => request.prompt_tokens,
-        State::Submitted | State::Retracted { .. } => 0,
+        State::PrefillDone | State::Decoding | State::RemotePrefilling | State::RemoteDecoding => {
+            request.prompt_tokens
+        }
+        State::Bootstrapping | State::Submitted | State::Retracted { .. } | State::Draining => 0,
     };
     for (group, held) in request.holdings.groups.iter().enumerate() {
         if resident && held.demanded_tokens < written {

@@ -43,10 +43,11 @@ impl Coordinator {
     ) -> Result<(), NoCapacity> {
         let growth = self.growth(holdings, first, demands);
         let needed = needed(&growth, first);
+        let kept = self.kept_for_others(holdings, &growth);
         // The hits are claimed before anything is given up, so that they cannot be.
         let claimed = first.map(|first| self.claim(first));
         let expiring = self.expiring_in_order(holdings, progress.computed_tokens);
-        let Some(victims) = self.least_eviction(&needed, &expiring) else {
+        let Some(victims) = self.least_eviction(&needed, &kept, &expiring) else {
             if let Some(claimed) = claimed {
                 self.unclaim(&claimed);
             }
@@ -84,7 +85,7 @@ impl Coordinator {
     pub fn need(&self, hit: &Hit, demands: &[Demand], with_loads: bool) -> u64 {
         let blocks = |group: GroupIndex| {
             let geometry = &self.geometries[group];
-            let slots = hit.total_pages * geometry.blocks_per_page;
+            let slots = geometry.hit_slots(hit.total_pages);
             let growth = demands[group].growth(slots, self.tokens_of(hit.total_pages), geometry);
             growth.blocks + if with_loads { hit.host_blocks(group) } else { 0 }
         };
@@ -106,10 +107,9 @@ impl Coordinator {
             .map(|((geometry, held), demand)| {
                 let (slots, demanded) = match first {
                     None => (held.table.len(), held.demanded_tokens),
-                    Some(FirstAdmission { hit, .. }) => (
-                        hit.total_pages * geometry.blocks_per_page,
-                        self.tokens_of(hit.total_pages),
-                    ),
+                    Some(FirstAdmission { hit, .. }) => {
+                        (geometry.hit_slots(hit.total_pages), self.tokens_of(hit.total_pages))
+                    }
                 };
                 demand.growth(slots, demanded, geometry)
             })
@@ -153,17 +153,31 @@ impl Coordinator {
         expiring
     }
 
+    /// Blocks that have to stay to be had: what others were promised, and what this admission promises.
+    fn kept_for_others(&self, holdings: &Holdings, growth: &[Growth]) -> Vec<i64> {
+        let groups = self.promised.iter().zip(&holdings.groups).zip(growth);
+        groups.map(|((all, held), own)| all - held.promised_blocks + own.promised as i64).collect()
+    }
+
     /// The least set of candidates without which `needed` fits: given up one at a time in eviction
-    /// order until it does, then trimmed newest first. `None` where not even all of them suffice.
-    fn least_eviction(&self, needed: &[i64], expiring: &[Candidate]) -> Option<Vec<Candidate>> {
+    /// order until it does, then trimmed newest first. `None` where not even all of them suffice, for
+    /// `needed` and what is to be kept beside it.
+    fn least_eviction(
+        &self,
+        needed: &[i64],
+        kept: &[i64],
+        expiring: &[Candidate],
+    ) -> Option<Vec<Candidate>> {
         let groups = self.geometries.len();
         let mut ledger = Ledger::new(&self.device.pool, groups, Obstacle::Used);
-        if ledger.fits(needed) {
+        let nothing_kept = kept.iter().all(|&blocks| blocks == 0);
+        if nothing_kept && ledger.fits(needed) {
             return Some(Vec::new());
         }
         let mut all = Ledger::new(&self.device.pool, groups, Obstacle::Pinned);
         expiring.iter().for_each(|&(_, group, block)| all.give_up(group, block));
-        if !all.fits(needed) {
+        let together: Vec<i64> = needed.iter().zip(kept).map(|(n, k)| n + k).collect();
+        if !all.fits(&together) {
             return None;
         }
         let mut queues: Vec<_> = (0..groups)
@@ -274,6 +288,8 @@ impl Coordinator {
             fresh.push(block as i32);
         }
         held.demanded_tokens = demand.demanded_after(held.demanded_tokens);
+        self.promised[group] += growth.promised as i64 - held.promised_blocks;
+        held.promised_blocks = growth.promised as i64;
     }
 }
 

@@ -33,11 +33,20 @@ impl Coordinator {
         let mut host: Owners = Owners::default();
         let mut names: FxHashMap<PageId, u32> = FxHashMap::default();
         let mut held_cells = vec![0; self.geometries.len()];
+        let mut promised = vec![0; self.geometries.len()];
         let mut count = |page: PageId| *names.entry(page).or_insert(0) += 1;
         for (holdings, pages) in requests {
             pages.iter().for_each(|&page| count(page));
             self.check_holdings(holdings, pages, &mut device, &mut held_cells)?;
+            for (sum, held) in promised.iter_mut().zip(&holdings.groups) {
+                *sum += held.promised_blocks;
+            }
         }
+        ensure!(
+            promised == self.promised,
+            "{:?} blocks are promised, not {promised:?}",
+            self.promised
+        );
         for (group, &cells) in held_cells.iter().enumerate() {
             let table = self.persistent.group(group);
             let nonzero = (0..table.cells.len()).filter(|&at| table.get(0, at) != 0).count();

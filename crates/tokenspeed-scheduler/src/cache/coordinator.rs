@@ -7,7 +7,7 @@ use super::matcher::{self, Hit};
 use super::persistent::{ChangedCell, PersistentTable, PersistentTables};
 use super::tier::{Tier, TierKind};
 use super::transfer::Transfers;
-use crate::config::SchedulerConfig;
+use crate::config::{Role, SchedulerConfig};
 use crate::identity::{ContentHash, PageId, PrefixPages};
 
 /// What a parent weighs in the measure of [`Coordinator::room`].
@@ -25,6 +25,10 @@ pub struct Coordinator {
     pub(super) host: Option<Tier>,
     pub(super) transfers: Transfers,
     pub(super) persistent: PersistentTables,
+    /// Published blocks stream to the Host, and a finish stores what is cached: not on the decode role.
+    pub(super) streams: bool,
+    /// One a group: blocks that residents were promised.
+    pub(super) promised: Vec<i64>,
     /// The last access epoch issued.
     epoch: u64,
     /// Pages that either index has learned of since they were last taken.
@@ -50,6 +54,8 @@ impl Coordinator {
                 .then(|| Tier::new(TierKind::Host, host_parents, &geometries)),
             transfers: Transfers::default(),
             persistent: PersistentTables::new(geometries.len(), config.max_batch_size as usize + 1),
+            streams: config.role != Role::D,
+            promised: vec![0; geometries.len()],
             epoch: 0,
             newly_cached: Vec::new(),
             geometries,
@@ -95,6 +101,12 @@ impl Coordinator {
         matcher::probe(&self.geometries, &self.device, self.host.as_ref(), pages)
     }
 
+    /// What the Device holds of `pages` for a prompt that a peer will compute: its recurrent states are
+    /// not matched, since the peer lands their endpoint (`cache.md` §5).
+    pub fn probe_landing(&self, pages: &[PageId]) -> Hit {
+        matcher::probe_landing(&self.geometries, &self.device, pages)
+    }
+
     /// A hit of nothing.
     pub fn no_hit(&self) -> Hit {
         Hit::none(self.geometries.len())
@@ -124,7 +136,9 @@ impl Coordinator {
     /// `by` is the kind of departure.
     pub fn flush(&mut self, holdings: &mut Holdings, progress: Progress<'_>, by: Computed) {
         self.publish(holdings, Progress { by, ..progress });
-        self.queue_cached(progress);
+        if self.streams || by == Computed::Retraction {
+            self.queue_cached(progress);
+        }
     }
 
     /// Lets everything go, each table from its last slot to its first (`cache.md` §2).
@@ -137,6 +151,7 @@ impl Coordinator {
                 cells.set(slot, 0);
                 self.device.release(group, block);
             }
+            self.promised[group] -= held.promised_blocks;
         }
         *holdings = Holdings::none(groups);
     }

@@ -21,6 +21,8 @@ pub enum Demand {
         first_slot: usize,
         /// Tokens held beyond the extent.
         reserve: i64,
+        /// Tokens beyond those for which room is kept, though no block is taken yet.
+        promised: i64,
     },
 }
 
@@ -31,20 +33,25 @@ pub struct Growth {
     pub holes: usize,
     /// Slots that need a block.
     pub blocks: usize,
+    /// Blocks behind them for which room is kept.
+    pub promised: usize,
 }
 
 impl Demand {
     /// What the demand appends to a table of `slots` slots, `demanded` tokens of which are spoken for.
     pub fn growth(self, slots: usize, demanded: i64, geometry: &Geometry) -> Growth {
-        let (end, filled_from) = match self {
-            Demand::Dense { tokens, reserve } => {
-                (geometry.slots_for(demanded + tokens + reserve), slots)
-            }
-            Demand::SparseSuffix { extent, first_slot, reserve } => {
-                (geometry.slots_for(extent + reserve), first_slot.max(slots))
+        let (extent, filled_from, promised) = match self {
+            Demand::Dense { tokens, reserve } => (demanded + tokens + reserve, slots, 0),
+            Demand::SparseSuffix { extent, first_slot, reserve, promised } => {
+                (extent + reserve, first_slot.max(slots), promised)
             }
         };
-        Growth { holes: filled_from - slots, blocks: end.saturating_sub(filled_from) }
+        let end = geometry.slots_for(extent);
+        Growth {
+            holes: filled_from - slots,
+            blocks: end.saturating_sub(filled_from),
+            promised: geometry.slots_for(extent + promised) - end,
+        }
     }
 
     /// The demanded end once it is met.

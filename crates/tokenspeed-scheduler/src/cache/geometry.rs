@@ -25,6 +25,9 @@ pub struct Geometry {
     /// Blocks behind a boundary that resuming there needs; `None` for a prefix-closed group, which
     /// needs all of them (`cache.md` §5).
     pub lookback_blocks: Option<usize>,
+    /// Whether its rows are regenerated from re-fed tokens: it is never matched, published or
+    /// streamed (`scheduler.md` §1.3).
+    pub replayable: bool,
 }
 
 impl Geometry {
@@ -38,12 +41,18 @@ impl Geometry {
             blocks_per_parent: config.cache_blocks_per_lcm_block as u32,
             blocks_per_page: (prefix_granularity / g) as usize,
             lookback_blocks: kind.window_tokens().map(|w| ((w - 1 + g - 1) / g) as usize),
+            replayable: config.replayable,
         }
     }
 
     /// Whether a hit must reach back to the first token.
     pub fn is_prefix_closed(&self) -> bool {
         self.lookback_blocks.is_none()
+    }
+
+    /// Slots of a table that a hit of so many pages accounts for, as blocks or as holes.
+    pub fn hit_slots(&self, pages: usize) -> usize {
+        if self.replayable { 0 } else { pages * self.blocks_per_page }
     }
 
     /// Slots that cover `tokens`, the last one perhaps in part.

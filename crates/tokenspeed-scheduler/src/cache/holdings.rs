@@ -31,6 +31,8 @@ pub struct GroupHolding {
     pub table: Table,
     /// Tokens `[0, demanded_tokens)` have been asked for; what the slots hold beyond is available.
     pub demanded_tokens: i64,
+    /// Blocks that its next admission will take, and for which others leave room.
+    pub promised_blocks: i64,
 }
 
 impl Holdings {

@@ -11,6 +11,13 @@ use crate::config::GroupKind;
 use crate::identity::PageId;
 
 impl Coordinator {
+    /// Queues the store of a block that a live request has published, on roles that stream.
+    pub(super) fn stream(&mut self, group: GroupIndex, page: PageId, ordinal: usize) {
+        if self.streams {
+            self.queue_store(group, page, ordinal);
+        }
+    }
+
     /// Queues the store of a published block for the plan in the making.
     pub(super) fn queue_store(&mut self, group: GroupIndex, page: PageId, ordinal: usize) {
         if self.host.is_some() {

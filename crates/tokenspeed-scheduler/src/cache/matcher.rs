@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::geometry::{Geometry, GroupIndex, HOLE};
 use super::tier::Tier;
+use crate::config::GroupKind;
 use crate::identity::PageId;
 
 /// What a probe found; slots are those of the request's tables.
@@ -46,12 +47,13 @@ impl Hit {
 
 /// Matches `pages` against both tiers; `pages` is already cut to the probe's bound.
 pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages: &[PageId]) -> Hit {
-    let on_device = converge(geometries, pages.len(), |group, bound| {
+    let matched = |geometry: &Geometry| !geometry.replayable;
+    let on_device = converge(geometries, matched, pages.len(), |group, bound| {
         match_group(&geometries[group], group, device, pages, 0, bound)
     });
     let from = on_device.common;
     let on_both = match host {
-        Some(host) => converge(geometries, pages.len(), |group, bound| {
+        Some(host) => converge(geometries, matched, pages.len(), |group, bound| {
             match_group(&geometries[group], group, host, pages, from, bound)
         }),
         None => Converged { common: from, closed_cover: from },
@@ -68,9 +70,36 @@ pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages:
     }
 }
 
+/// Matches `pages` for a prompt that a peer will compute and land whole: on the Device alone, and without
+/// the recurrent states, whose slots stay holes (`cache.md` §5). It stops at no promotion boundary.
+pub fn probe_landing(geometries: &[Geometry], device: &Tier, pages: &[PageId]) -> Hit {
+    let is_state = |geometry: &Geometry| geometry.kind == GroupKind::State;
+    let matched = |geometry: &Geometry| !geometry.replayable && !is_state(geometry);
+    let hit = converge(geometries, matched, pages.len(), |group, bound| {
+        match_group(&geometries[group], group, device, pages, 0, bound)
+    });
+    let claim = |geometry| match is_state(geometry) {
+        true => {
+            let end = geometry.hit_slots(hit.common);
+            GroupHit { device: end..end, host: end..end }
+        }
+        false => claim(geometry, hit.common, hit.common),
+    };
+    Hit {
+        device_pages: hit.common,
+        total_pages: hit.common,
+        promotion_boundary_pages: None,
+        horizon_pages: pages.len(),
+        groups: geometries.iter().map(claim).collect(),
+    }
+}
+
 /// What each tier's match reads: the run behind the Device's length, and, if the Host reaches further,
 /// the part beyond it of the run behind that.
 fn claim(geometry: &Geometry, device_pages: usize, total_pages: usize) -> GroupHit {
+    if geometry.replayable {
+        return GroupHit::default();
+    }
     let device_end = device_pages * geometry.blocks_per_page;
     let end = total_pages * geometry.blocks_per_page;
     let device = geometry.run_start(device_pages)..device_end;
@@ -87,12 +116,20 @@ struct Converged {
 /// Closed groups first, then the others within what those settled, until no group sits above the bound.
 fn converge(
     geometries: &[Geometry],
+    matched: impl Fn(&Geometry) -> bool,
     bound: usize,
     longest: impl Fn(GroupIndex, usize) -> usize,
 ) -> Converged {
+    let matched = &matched;
     let groups = |closed: bool| {
-        (0..geometries.len()).filter(move |&group| geometries[group].is_prefix_closed() == closed)
+        (0..geometries.len()).filter(move |&group| {
+            matched(&geometries[group]) && geometries[group].is_prefix_closed() == closed
+        })
     };
+    if groups(true).chain(groups(false)).next().is_none() {
+        // Nothing is cached that could be resumed from.
+        return Converged { common: 0, closed_cover: 0 };
+    }
     let closed_cover = groups(true).fold(bound, |bound, group| longest(group, bound));
     let mut common = closed_cover;
     loop {

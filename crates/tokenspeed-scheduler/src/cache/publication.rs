@@ -30,6 +30,9 @@ impl Coordinator {
         };
         for group in 0..self.geometries.len() {
             let geometry = &self.geometries[group];
+            if geometry.replayable {
+                continue;
+            }
             let per_page = geometry.blocks_per_page;
             // A sliding group streams whatever it publishes, a full one what a prefill does.
             let (start, streams) = match geometry.kind {
@@ -44,7 +47,7 @@ impl Coordinator {
                 let page = progress.pages[slot / per_page];
                 let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
                 if new && streams {
-                    self.queue_store(group, page, slot % per_page);
+                    self.stream(group, page, slot % per_page);
                 }
             }
         }
@@ -81,7 +84,7 @@ impl Coordinator {
             let new =
                 self.publish_slot(holdings, progress.by, group, slot, progress.pages[page], kind);
             if new && progress.by == Computed::Prefill {
-                self.queue_store(group, progress.pages[page], per_page - 1);
+                self.stream(group, progress.pages[page], per_page - 1);
             }
         }
     }

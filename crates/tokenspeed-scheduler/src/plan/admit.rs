@@ -1,7 +1,7 @@
 //! Admitting one chunk: probe, cut, demand, admit, move on (`scheduler.md` §1).
 
 use super::batch::PrefillOp;
-use super::chunk::{Chunk, next_chunk};
+use super::chunk::{Chunk, Cut, next_chunk};
 use super::demand::{PrefillReserve, prefill_demands};
 use super::refusal::least_need;
 use super::round::Round;
@@ -14,7 +14,8 @@ use crate::request::{RequestKey, State};
 pub enum Outcome {
     /// It is in the batch, and its prompt is complete.
     Completed,
-    /// It is in the batch, and more of its prompt is to come: it holds the line.
+    /// It is scheduled, and nobody may start behind it: more of its prompt is to come, or its peer
+    /// computes it.
     Incomplete,
     /// The pool cannot hold it now.
     NoCapacity,
@@ -57,11 +58,18 @@ impl Round<'_> {
     }
 
     fn open(&mut self, key: RequestKey, row: i32, hit: &Hit, uncached: bool) -> Outcome {
+        if self.lands_remotely(key) {
+            return self.open_landing(key, row, hit, uncached);
+        }
         let request = &mut self.requests[key];
-        let begin = self.cache.tokens_of(hit.total_pages);
-        let promotion = hit.promotion_boundary_pages.map(|pages| self.cache.tokens_of(pages));
-        let budget = self.build.budget_left();
-        let chunk = next_chunk(self.rules, begin, request.prompt_tokens, budget, promotion);
+        let cut = Cut {
+            begin: self.cache.tokens_of(hit.total_pages),
+            first: true,
+            prompt_tokens: request.prompt_tokens,
+            budget: self.build.budget_left(),
+            promotion_boundary: hit.promotion_boundary_pages.map(|p| self.cache.tokens_of(p)),
+        };
+        let chunk = next_chunk(self.rules, cut);
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }
@@ -80,12 +88,17 @@ impl Round<'_> {
             self.note_refusal(key, chunk, hit);
             return Outcome::NoCapacity;
         }
-        self.rows.take(key);
-        let from = self.requests[key].state();
-        self.requests[key].last_handle = None;
-        self.requests[key].recovering =
-            matches!(from, State::Retracted { has_recoverable_snapshot: true, .. });
+        self.seat(key);
         self.chunk_admitted(key, chunk, hit)
+    }
+
+    /// Gives an admitted request the row that was looked for.
+    pub(super) fn seat(&mut self, key: RequestKey) {
+        self.rows.take(key);
+        let request = &mut self.requests[key];
+        request.last_handle = None;
+        request.recovering =
+            matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
     }
 
     /// Notes what a waiting prompt needs at least, so that it is not tried again for nothing.
@@ -103,10 +116,14 @@ impl Round<'_> {
         if self.awaits_result(key) {
             return Outcome::NotNow;
         }
-        let begin = request.computed_tokens();
-        let promotion = request.holdings.promotion_boundary;
-        let budget = self.build.budget_left();
-        let chunk = next_chunk(self.rules, begin, request.prompt_tokens, budget, promotion);
+        let cut = Cut {
+            begin: request.computed_tokens(),
+            first: false,
+            prompt_tokens: request.prompt_tokens,
+            budget: self.build.budget_left(),
+            promotion_boundary: request.holdings.promotion_boundary,
+        };
+        let chunk = next_chunk(self.rules, cut);
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }
@@ -139,7 +156,11 @@ impl Round<'_> {
         }
         let recomputed = self.rules.config.prefix_replay_tokens.max(1);
         let bound = (request.prompt_tokens - recomputed).max(0) / self.rules.granularity;
-        self.cache.probe(&request.pages[..bound as usize])
+        let pages = &request.pages[..bound as usize];
+        match self.lands_remotely(key) {
+            true => self.cache.probe_landing(pages),
+            false => self.cache.probe(pages),
+        }
     }
 
     fn chunk_admitted(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) -> Outcome {

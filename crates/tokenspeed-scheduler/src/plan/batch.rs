@@ -18,13 +18,26 @@ pub struct PrefillOp {
     pub host_hit_tokens: i64,
 }
 
+/// A scheduled decode step.
+#[derive(Debug, Clone, Copy)]
+pub struct DecodeOp {
+    /// Whose.
+    pub key: RequestKey,
+    /// Its first input token, where the executor cannot know it.
+    pub input_id: Option<i32>,
+}
+
 /// One round's composition.
 #[derive(Debug, Default)]
 pub struct PlanBuild {
     /// Tokens of input that the round may still take.
     budget_left: i64,
     prefills: Vec<PrefillOp>,
-    decodes: Vec<RequestKey>,
+    decodes: Vec<DecodeOp>,
+    /// Decode role: the admission whose prompt the peer computes; at most one a round.
+    remote_prefill: Option<PrefillOp>,
+    /// Prefill role: completed prompts that go to the peer.
+    remote_decodes: Vec<DecodeOp>,
     /// Fresh blocks, one list a group, in the order granted.
     pub fresh: Vec<Vec<i32>>,
     /// Requests that this round retracted.
@@ -46,14 +59,35 @@ impl PlanBuild {
 
     /// Takes a chunk in.
     pub fn push_prefill(&mut self, op: PrefillOp) {
-        self.budget_left -= op.chunk.size;
+        self.budget_left -= op.chunk.input_size();
         self.prefills.push(op);
     }
 
-    /// Takes a decode step of `width` tokens in.
-    pub fn push_decode(&mut self, key: RequestKey, width: i64) {
-        self.budget_left -= width;
-        self.decodes.push(key);
+    /// Takes a decode step in that costs so many tokens of the budget.
+    pub fn push_decode(&mut self, op: DecodeOp, cost: i64) {
+        self.budget_left -= cost;
+        self.decodes.push(op);
+    }
+
+    /// Takes in the admission of a prompt that the peer computes: it costs no budget.
+    pub fn set_remote_prefill(&mut self, op: PrefillOp) {
+        debug_assert!(self.remote_prefill.is_none(), "one remote admission a round");
+        self.remote_prefill = Some(op);
+    }
+
+    /// Takes in a prompt that goes to the peer: it costs no budget.
+    pub fn push_remote_decode(&mut self, op: DecodeOp) {
+        self.remote_decodes.push(op);
+    }
+
+    /// The remote admission.
+    pub fn remote_prefill(&self) -> Option<&PrefillOp> {
+        self.remote_prefill.as_ref()
+    }
+
+    /// The prompts that go to the peer, in scheduling order.
+    pub fn remote_decodes(&self) -> &[DecodeOp] {
+        &self.remote_decodes
     }
 
     /// The chunks, in scheduling order.
@@ -62,18 +96,18 @@ impl PlanBuild {
     }
 
     /// The decode steps, in scheduling order.
-    pub fn decodes(&self) -> &[RequestKey] {
+    pub fn decodes(&self) -> &[DecodeOp] {
         &self.decodes
     }
 
     /// Whether a prompt got further: what a retraction would be for is then under way.
     pub fn prefill_progressed(&self) -> bool {
-        !self.prefills.is_empty()
+        !self.prefills.is_empty() || self.remote_prefill.is_some()
     }
 
     /// Whether nothing is scheduled.
     pub fn is_empty(&self) -> bool {
-        self.prefills.is_empty() && self.decodes.is_empty()
+        !self.prefill_progressed() && self.decodes.is_empty() && self.remote_decodes.is_empty()
     }
 }
 

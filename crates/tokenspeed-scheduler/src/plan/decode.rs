@@ -1,19 +1,20 @@
 //! The decode batch: every resident whose prompt is scheduled, oldest first.
 
 use super::admit::Outcome;
+use super::batch::DecodeOp;
 use super::round::Round;
-use crate::cache::admission::NoCapacity;
 use crate::cache::{Demand, Progress};
+use crate::config::Role;
 use crate::request::{RequestKey, State};
 
 impl Round<'_> {
     /// Schedules decode steps while `reserved_tokens` of the budget stay untouched.
     pub(super) fn schedule_decode_batch(&mut self, reserved_tokens: i64) {
-        let width = self.rules.decode_width;
+        let cost = self.rules.decode_cost;
         let mut at = 0;
         while let Some(key) = self.requests.decoding_at(at) {
             at += 1;
-            if self.build.budget_left() - reserved_tokens < width {
+            if self.build.budget_left() - reserved_tokens < cost {
                 return;
             }
             if self.schedule_decode(key) == Outcome::NoCapacity {
@@ -25,13 +26,35 @@ impl Round<'_> {
     /// One decode step. Within what the tables own it consumes tokens in place; only a step that
     /// needs a block, completes a page or expires a slot is an admission (`cache.md` §3).
     pub(super) fn schedule_decode(&mut self, key: RequestKey) -> Outcome {
-        let width = self.rules.decode_width;
         let request = &self.requests[key];
-        let no_budget = self.build.budget_left() < width;
+        let no_budget = self.build.budget_left() < self.rules.decode_cost;
         if no_budget || self.awaits_result(key) || request.budget_is_spoken_for() {
             return Outcome::NotNow;
         }
-        let extent = request.decode_extent(width);
+        let input_id = self.unknown_input(key);
+        if !self.take_decode_slots(key) {
+            return Outcome::NoCapacity;
+        }
+        self.requests[key].reserve_next_tokens = None;
+        self.requests.transition(key, State::Decoding);
+        self.forward_scheduled(key);
+        self.build.push_decode(DecodeOp { key, input_id }, self.rules.decode_cost);
+        Outcome::Completed
+    }
+
+    /// On the decode role a first step's input was sampled elsewhere, by the peer or before a recovery.
+    fn unknown_input(&self, key: RequestKey) -> Option<i32> {
+        let request = &self.requests[key];
+        let first = request.state() == State::PrefillDone && self.rules.config.role == Role::D;
+        let landed = request.num_tokens() > request.prompt_tokens;
+        (first && landed).then(|| request.tokens[request.tokens.len() - 1])
+    }
+
+    /// Secures the slots that a decode step writes, in place or by an admission; `false` where the pool
+    /// cannot hold them now.
+    pub(super) fn take_decode_slots(&mut self, key: RequestKey) -> bool {
+        let request = &self.requests[key];
+        let extent = request.decode_extent(self.rules.decode_width);
         let reserve_next = request.reserve_next_tokens.unwrap_or(0);
         let tokens_for = |demanded: i64| (extent - demanded).max(reserve_next).max(0);
         let progress = request.progress(self.rules.granularity);
@@ -46,15 +69,9 @@ impl Round<'_> {
                 .iter()
                 .map(|held| Demand::Dense { tokens: tokens_for(held.demanded_tokens), reserve: 0 })
                 .collect();
-            if self.admit_more(key, &demands) == Err(NoCapacity) {
-                return Outcome::NoCapacity;
-            }
+            return self.admit_more(key, &demands).is_ok();
         }
-        self.requests[key].reserve_next_tokens = None;
-        self.requests.transition(key, State::Decoding);
-        self.forward_scheduled(key);
-        self.build.push_decode(key, width);
-        Outcome::Completed
+        true
     }
 
     fn steps_in_place(

@@ -10,7 +10,7 @@ impl Round<'_> {
     pub(super) fn end_spent_budgets(&mut self) {
         let spent: Vec<RequestKey> = self
             .requests
-            .residents()
+            .local_residents()
             .filter(|&key| {
                 self.requests[key].forwards_out == 0 && self.requests[key].budget_is_spent()
             })
@@ -25,9 +25,10 @@ impl Round<'_> {
         self.end_if_spent(key) || self.end_if_outgrown(key)
     }
 
+    /// On the prefill role the output is the peer's to count.
     fn end_if_spent(&mut self, key: RequestKey) -> bool {
         let request = &self.requests[key];
-        let spent = request.budget_is_spent();
+        let spent = self.rules.config.role.decodes() && request.budget_is_spent();
         if spent {
             let text = format!(
                 "request '{}' generated its `max_new_tokens` of {}; finish it, or submit it with more",
@@ -55,6 +56,20 @@ impl Round<'_> {
             self.end(key, AbortReason::OutgrewPool, text);
         }
         outgrown
+    }
+
+    /// Ends the prompts under way on a prefill worker when nothing is owed and still none fits: it is
+    /// alone, and what it holds splits parents between groups. It could not be retracted, since the peer has read
+    /// part of it.
+    pub(super) fn end_stranded(&mut self) {
+        while let Some(key) = self.requests.prefilling_from(0) {
+            let id = &self.requests[key].id;
+            let text = format!(
+                "request '{id}' holds part of its prompt, and the pool, split between groups, cannot \
+                 hold its next chunk; submit it again, or raise `num_device_pages`"
+            );
+            self.end(key, AbortReason::PoolSplit, text);
+        }
     }
 
     /// Lets a request go, what it computed published and stored, and reports why. The store is ordered

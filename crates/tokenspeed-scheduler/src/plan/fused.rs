@@ -10,7 +10,7 @@ impl Round<'_> {
         self.end_spent_budgets();
         let mixed = self.rules.config.enable_mixed_prefill_decode;
         if mixed || self.is_fruitless() {
-            self.schedule_decode_batch(self.state_prefill_reserve());
+            self.schedule_decode_batch(self.prefill_reserve());
             if mixed || self.build.is_empty() {
                 self.schedule_local_prefill_work();
             }
@@ -27,14 +27,9 @@ impl Round<'_> {
         }
     }
 
-    /// One page of budget that decodes leave to a pending prompt of a model with recurrent states:
-    /// it cannot advance by less.
-    fn state_prefill_reserve(&self) -> i64 {
+    /// Budget that decodes leave to a pending prompt of a model whose prompts cannot advance by less.
+    fn prefill_reserve(&self) -> i64 {
         let pending = self.requests.num_waiting() > 0 || self.requests.has_incomplete_prefill();
-        if self.rules.has_state_group && pending && !self.is_fruitless() {
-            self.rules.granularity
-        } else {
-            0
-        }
+        if pending && !self.is_fruitless() { self.rules.least_prefill_budget } else { 0 }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::batch::{DecodeOp, PrefillOp};
 use super::round::Round;
 pub use crate::cache::{ChangedCell, CopyOp};
 use crate::request::{Handle, RequestKey, RequestSet};
@@ -48,6 +49,9 @@ pub enum AbortReason {
     OutgrewPool,
     /// It generated its whole declared budget and the client did not finish it.
     BudgetSpent,
+    /// On a prefill worker, which never retracts: its blocks split parents between groups, so that its
+    /// next chunk does not fit although it is alone.
+    PoolSplit,
 }
 
 impl AbortReason {
@@ -56,6 +60,7 @@ impl AbortReason {
         match self {
             AbortReason::OutgrewPool => "outgrew_pool",
             AbortReason::BudgetSpent => "budget_spent",
+            AbortReason::PoolSplit => "pool_split",
         }
     }
 }
@@ -89,7 +94,7 @@ pub struct Batch {
     pub host_hit_tokens: Vec<i32>,
     /// One a decode: the token where its executor cannot know it, else -1.
     pub decode_input_ids: Vec<i32>,
-    /// One list a decode: the drafter's candidates on a remote decode.
+    /// One list a decode: the drafter's candidates on a remote decode, empty elsewhere.
     pub spec_candidate_ids: Vec<Vec<i32>>,
     /// One table a group; empty where the engine reads the persistent tables instead.
     pub block_tables: Vec<BlockTable>,
@@ -106,42 +111,28 @@ pub struct BlockTable {
 
 /// Writes a finished round down as the engine reads it.
 pub fn assemble(round: Round<'_>, with_block_tables: bool) -> ExecutionPlan {
-    let Round { rules, cache, requests, rows, build, .. } = round;
-    let mut batch = Batch { num_extends: build.prefills().len(), ..Batch::default() };
-    let prefills = build.prefills().iter().map(|op| op.key);
-    let keys: Vec<RequestKey> = prefills.chain(build.decodes().iter().copied()).collect();
-    for &key in &keys {
-        let request = &requests[key];
-        let row = request.holdings.row;
-        batch.request_ids.push(request.id.clone());
-        batch.handles.push(rows.handle(row));
-        batch.request_pool_indices.push(row);
-        batch.prefill_lengths.push(request.prompt_tokens as i32);
-    }
-    for op in build.prefills() {
-        let tokens = &requests[op.key].tokens;
-        let prompt_end = requests[op.key].prompt_tokens as usize;
-        let (begin, end) = (op.chunk.begin as usize, op.chunk.end() as usize);
-        batch.input_lengths.push(op.chunk.size as i32);
-        batch.input_ids.extend_from_slice(&tokens[begin..end]);
-        batch.shifted_input_ids.extend_from_slice(&tokens[begin + 1..(end + 1).min(prompt_end)]);
-        if end == prompt_end {
-            batch.shifted_input_ids.push(-1);
+    let batch_of = |prefills: &[PrefillOp], decodes: &[DecodeOp]| {
+        let mut batch = Batch::default();
+        batch.add_requests(&round, prefills.iter().map(|op| op.key));
+        batch.add_requests(&round, decodes.iter().map(|op| op.key));
+        batch.add_prefills(&round, prefills);
+        batch.add_decodes(&round, decodes);
+        if with_block_tables {
+            let keys: Vec<RequestKey> =
+                prefills.iter().map(|op| op.key).chain(decodes.iter().map(|op| op.key)).collect();
+            batch.add_block_tables(&round, &keys);
         }
-        batch.extend_prefix_lens.push(op.chunk.begin as i32);
-        batch.extend_replay_lens.push(0);
-        batch.device_hit_tokens.push(op.device_hit_tokens as i32);
-        batch.host_hit_tokens.push(op.host_hit_tokens as i32);
+        batch
+    };
+    let batch = batch_of(round.build.prefills(), round.build.decodes());
+    let remote_prefill = round.build.remote_prefill().map(|op| batch_of(&[*op], &[]));
+    let handed_over = round.build.remote_decodes();
+    let mut remote_decode = (!handed_over.is_empty()).then(|| batch_of(&[], handed_over));
+    if let Some(batch) = &mut remote_decode {
+        let candidates = |op: &DecodeOp| round.requests[op.key].spec_candidate_ids.clone();
+        batch.spec_candidate_ids = handed_over.iter().map(candidates).collect();
     }
-    let decodes = build.decodes().len();
-    batch.input_lengths.resize(keys.len(), rules.decode_width as i32);
-    batch.decode_input_ids.resize(decodes, -1);
-    batch.spec_candidate_ids.resize_with(decodes, Vec::new);
-    if with_block_tables && !keys.is_empty() {
-        batch.block_tables = (0..cache.geometries().len())
-            .map(|group| BlockTable::of(requests, &keys, group))
-            .collect();
-    }
+    let Round { cache, build, .. } = round;
     let (write_back, load_back) = cache.take_copies();
     let mut changed_cells = Vec::new();
     cache.drain_changed_cells(&mut changed_cells);
@@ -149,12 +140,59 @@ pub fn assemble(round: Round<'_>, with_block_tables: bool) -> ExecutionPlan {
         batch,
         write_back,
         load_back,
-        remote_prefill: None,
-        remote_decode: None,
+        remote_prefill,
+        remote_decode,
         pages_to_zero: build.fresh,
         changed_cells,
         retracted: build.retracted,
         aborts: build.aborts,
+    }
+}
+
+impl Batch {
+    fn add_requests(&mut self, round: &Round<'_>, keys: impl Iterator<Item = RequestKey>) {
+        for key in keys {
+            let request = &round.requests[key];
+            let row = request.holdings.row;
+            self.request_ids.push(request.id.clone());
+            self.handles.push(round.rows.handle(row));
+            self.request_pool_indices.push(row);
+            self.prefill_lengths.push(request.prompt_tokens as i32);
+        }
+    }
+
+    fn add_prefills(&mut self, round: &Round<'_>, ops: &[PrefillOp]) {
+        self.num_extends = ops.len();
+        for op in ops {
+            let tokens = &round.requests[op.key].tokens;
+            let prompt_end = round.requests[op.key].prompt_tokens as usize;
+            let (begin, end) = (op.chunk.input_begin() as usize, op.chunk.end() as usize);
+            self.input_lengths.push(op.chunk.input_size() as i32);
+            self.input_ids.extend_from_slice(&tokens[begin..end]);
+            self.shifted_input_ids.extend_from_slice(&tokens[begin + 1..(end + 1).min(prompt_end)]);
+            if end == prompt_end {
+                self.shifted_input_ids.push(-1);
+            }
+            self.extend_prefix_lens.push(begin as i32);
+            self.extend_replay_lens.push(op.chunk.replay as i32);
+            self.device_hit_tokens.push(op.device_hit_tokens as i32);
+            self.host_hit_tokens.push(op.host_hit_tokens as i32);
+        }
+    }
+
+    fn add_decodes(&mut self, round: &Round<'_>, ops: &[DecodeOp]) {
+        let width = round.rules.decode_width as i32;
+        self.input_lengths.extend(ops.iter().map(|_| width));
+        self.decode_input_ids.extend(ops.iter().map(|op| op.input_id.unwrap_or(-1)));
+        self.spec_candidate_ids.resize_with(ops.len(), Vec::new);
+    }
+
+    fn add_block_tables(&mut self, round: &Round<'_>, keys: &[RequestKey]) {
+        if !keys.is_empty() {
+            let groups = 0..round.cache.geometries().len();
+            self.block_tables =
+                groups.map(|group| BlockTable::of(round.requests, keys, group)).collect();
+        }
     }
 }
 

@@ -21,6 +21,15 @@ impl Round<'_> {
         }
     }
 
+    /// The decode role's recovery: the prompt under way if there is one, else a readmission
+    /// (`scheduler.md` §3.2).
+    pub(super) fn schedule_local_recovery(&mut self) -> Line {
+        match self.requests.has_incomplete_prefill() {
+            true => self.schedule_resident_chunks(),
+            false => self.schedule_readmission(),
+        }
+    }
+
     /// The one readmission that this round may start, and none while an earlier one is under way
     /// (`scheduler.md` §5). One that does not fit waits, and is never what a retraction is for (§4).
     fn schedule_readmission(&mut self) -> Line {
@@ -65,7 +74,7 @@ impl Round<'_> {
     /// New prompts, oldest first; one that does not fit is passed over. Of those that were refused
     /// before, only who could fit by now is tried; and, while nobody is blocked yet, the first of them:
     /// it may be whom a retraction would be for.
-    fn schedule_new_prompts(&mut self) {
+    pub(super) fn schedule_new_prompts(&mut self) {
         let mut budget = self.build.budget_left();
         let waiting = &self.requests.waiting;
         let mut again: BTreeSet<_> = waiting.within(self.cache.room()).collect();
@@ -114,7 +123,7 @@ impl Round<'_> {
 
 /// Whether later phases may schedule prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+pub(super) enum Line {
     Free,
     /// Someone waits who comes first: prompts under way go on, new ones do not start.
     SealedToNewcomers,

@@ -1,7 +1,7 @@
 //! What a refused prompt needs at least, whatever the cache may lose meanwhile: the bound by which later
 //! rounds pass it over without a look.
 
-use super::chunk::{Chunk, next_chunk};
+use super::chunk::{Chunk, Cut, next_chunk};
 use super::demand::{PrefillReserve, prefill_demands};
 use super::rules::Rules;
 use crate::cache::{Coordinator, Hit};
@@ -27,14 +27,22 @@ pub fn least_need(
     let may_lose = hit.total_pages > 0 || hit.promotion_boundary_pages.is_some();
     let may_move = may_lose && !closed_only;
     let budget_floor = if may_move { 1 } else { round };
-    let promotion = hit.promotion_boundary_pages.map(|pages| cache.tokens_of(pages));
     let least = match may_move {
         // The shortest chunk there is.
         true if rules.has_state_group => {
-            Chunk { begin: chunk.begin, size: chunk.size.min(rules.granularity) }
+            Chunk { begin: chunk.begin, size: chunk.size.min(rules.granularity), replay: 0 }
         }
-        true => Chunk { begin: chunk.begin, size: 1 },
-        false => next_chunk(rules, chunk.begin, request.prompt_tokens, round, promotion),
+        true => Chunk { begin: chunk.begin, size: 1, replay: 0 },
+        false => next_chunk(
+            rules,
+            Cut {
+                begin: chunk.begin,
+                first: true,
+                prompt_tokens: request.prompt_tokens,
+                budget: chunk.replay + round,
+                promotion_boundary: hit.promotion_boundary_pages.map(|p| cache.tokens_of(p)),
+            },
+        ),
     };
     let need = if least.size <= 0 {
         0

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::admit::Outcome;
 use super::round::Round;
 use crate::cache::{Computed, StoreGuard};
+use crate::config::Role;
 use crate::request::{RequestKey, State};
 
 impl Round<'_> {
@@ -44,10 +45,11 @@ impl Round<'_> {
     }
 
     /// Whether nothing is on its way that could bring a stalled request on by itself: no result, no load,
-    /// no store that gives capacity back.
+    /// no store that gives capacity back, no word of a peer.
     pub(super) fn nothing_is_owed(&self) -> bool {
         self.cache.transfers().owe_nothing()
-            && self.requests.residents().all(|key| self.requests[key].forwards_out == 0)
+            && self.requests.with_peer().next().is_none()
+            && self.requests.local_residents().all(|key| self.requests[key].forwards_out == 0)
     }
 
     /// The document's rules can end in a round that schedules nothing although nothing is owed: the
@@ -64,7 +66,7 @@ impl Round<'_> {
         while !self.grant_to_stalled() {
             match self.choose_victim(Exemption::Falls) {
                 Some(victim) => self.retract_or_end(victim),
-                None => return self.schedule_local_prefill_work(),
+                None => return self.schedule_prompts(),
             }
         }
     }
@@ -77,8 +79,9 @@ impl Round<'_> {
 
     /// Grants to the first resident that is not at work and can be, decodes before prompts.
     fn grant_to_stalled(&mut self) -> bool {
+        let residents = self.requests.local_residents();
         let mut idle: Vec<RequestKey> =
-            self.requests.residents().filter(|&key| self.requests[key].forwards_out == 0).collect();
+            residents.filter(|&key| self.requests[key].forwards_out == 0).collect();
         idle.sort_by_key(|&key| {
             let request = &self.requests[key];
             (matches!(request.state(), State::Prefilling { .. }), request.submission)
@@ -88,7 +91,8 @@ impl Round<'_> {
 
     /// Incomplete prefills first, the largest first: nobody reads their output yet. Then decode work
     /// by most newly releasable parents and fewest tokens: the most capacity for the least lost work.
-    /// A request whose admission prepaid its whole budget is exempt.
+    /// A request whose admission prepaid its whole budget is exempt. One whose prompt a peer is writing
+    /// is neither: it is not to be had until it has landed.
     fn choose_victim(&self, exemption: Exemption) -> Option<RequestKey> {
         let rank = |key: RequestKey| {
             let request = &self.requests[key];
@@ -102,7 +106,7 @@ impl Round<'_> {
             (order, request.submission)
         };
         self.requests
-            .residents()
+            .local_residents()
             .filter(|&key| {
                 exemption == Exemption::Falls || !self.requests[key].reserve_covers_generation()
             })
@@ -114,9 +118,11 @@ impl Round<'_> {
     fn grant(&mut self, key: RequestKey) -> Outcome {
         match self.requests[key].state() {
             State::PrefillDone | State::Decoding => self.schedule_decode(key),
+            _ if self.lands_remotely(key) => self.schedule_first_chunk(key),
             _ if !self.may_join_prefill() => Outcome::NotNow,
             State::Prefilling { .. } => self.schedule_next_chunk(key),
             State::Submitted | State::Retracted { .. } => self.schedule_first_chunk(key),
+            _ => Outcome::NotNow,
         }
     }
 
@@ -127,9 +133,11 @@ impl Round<'_> {
         next.map_or(Outcome::NotNow, |key| self.grant(key))
     }
 
-    /// Outside mixed mode prompts and decodes never share a round.
+    /// Outside a fused engine's mixed mode prompts and decodes never share a round.
     fn may_join_prefill(&self) -> bool {
-        self.rules.config.enable_mixed_prefill_decode || self.build.decodes().is_empty()
+        let config = &self.rules.config;
+        let mixed = config.role == Role::Fused && config.enable_mixed_prefill_decode;
+        mixed || self.build.decodes().is_empty()
     }
 
     /// Retracts, or ends a request that could never come back.
@@ -167,7 +175,7 @@ impl Round<'_> {
         let state = State::Retracted {
             epoch,
             resumes_generation: request.has_generated_output(),
-            has_recoverable_snapshot: snapshot,
+            recovers_in_order: snapshot || self.rules.config.role == Role::D,
         };
         self.requests.transition(key, state);
     }

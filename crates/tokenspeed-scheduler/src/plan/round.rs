@@ -3,6 +3,7 @@
 use super::batch::{AdmissionFeedback, PlanBuild};
 use super::rules::Rules;
 use crate::cache::Coordinator;
+use crate::config::Role;
 use crate::request::{RequestKey, RequestSet, Rows};
 
 /// What one plan build reads and changes.
@@ -29,6 +30,23 @@ pub struct Round<'a> {
 }
 
 impl Round<'_> {
+    /// Composes the round by the grammar of its role (`scheduler.md` §3).
+    pub fn plan(&mut self) {
+        match self.rules.config.role {
+            Role::Fused => self.plan_fused(),
+            Role::P => self.plan_prefill_worker(),
+            Role::D => self.plan_decode_worker(),
+        }
+    }
+
+    /// The phases that schedule prompts, as the role has them.
+    pub(super) fn schedule_prompts(&mut self) {
+        match self.rules.config.role {
+            Role::Fused | Role::P => self.schedule_local_prefill_work(),
+            Role::D => self.schedule_recovery_and_newcomers(),
+        }
+    }
+
     /// Counts a forward as out against a request's blocks.
     pub(super) fn forward_scheduled(&mut self, key: RequestKey) {
         let request = &mut self.requests[key];

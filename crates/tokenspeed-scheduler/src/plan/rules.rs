@@ -1,7 +1,7 @@
 //! What the configuration says to a round: the numbers that phases read, made once.
 
 use crate::capacity::{CapacityModel, request_token_limit, snapshot_state_reserve_tokens};
-use crate::config::SchedulerConfig;
+use crate::config::{Role, SchedulerConfig};
 use crate::error::Result;
 
 /// Token counts unless a name says otherwise.
@@ -13,12 +13,18 @@ pub struct Rules {
     pub granularity: i64,
     /// Width of a decode step.
     pub decode_width: i64,
+    /// What a decode step costs of the round's budget: nothing on the decode role (`scheduler.md` §3.2).
+    pub decode_cost: i64,
     /// Results of one request that may be out when it is scheduled.
     pub overlap_depth: u32,
     /// One a group: what the admission that finishes shaping a state group holds beyond its endpoint.
     pub state_growth: Vec<i64>,
     /// Whether any group keeps recurrent states: its chunks end on page boundaries.
     pub has_state_group: bool,
+    /// W of `scheduler.md` §1.3: the largest window of the replayable groups; 0 without any.
+    pub replay_window: i64,
+    /// Budget that decodes leave to a pending prompt, which cannot advance by less.
+    pub least_prefill_budget: i64,
     /// The most that one request may ever need (`scheduler.md` §1.4).
     pub token_limit: i64,
 }
@@ -30,6 +36,7 @@ impl Rules {
         Ok(Rules {
             granularity: config.prefix_granularity,
             decode_width: config.decode_input_tokens,
+            decode_cost: if config.role == Role::D { 0 } else { config.decode_input_tokens },
             overlap_depth: config.overlap_schedule_depth as u32,
             state_growth: config
                 .cache_groups
@@ -37,13 +44,30 @@ impl Rules {
                 .map(|group| snapshot_state_reserve_tokens(group.block_granularity, config))
                 .collect(),
             has_state_group: config.has_state_group(),
+            replay_window: config.replay_window_tokens(),
+            least_prefill_budget: least_prefill_budget(config),
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
         })
     }
 
+    /// What a hit that ends at `boundary` has to re-feed (`scheduler.md` §1.3).
+    pub fn replay_tokens(&self, boundary: i64) -> i64 {
+        self.replay_window.min(boundary)
+    }
+
     /// What a request of that prompt and budget may come to need; to hold against `token_limit`.
     pub fn limit_of(&self, prompt_tokens: i64, max_new_tokens: i64) -> i64 {
         request_token_limit(prompt_tokens, max_new_tokens, &self.config)
+    }
+}
+
+/// A page beside a state group, whose chunks end on pages (`scheduler.md` §3.3); beside a replayable group a
+/// hit's window and the final window or a page (§1.3); nothing elsewhere.
+fn least_prefill_budget(config: &SchedulerConfig) -> i64 {
+    match config.replay_window_tokens() {
+        0 if config.has_state_group() => config.prefix_granularity,
+        0 => 0,
+        window => window + window.max(config.prefix_granularity),
     }
 }

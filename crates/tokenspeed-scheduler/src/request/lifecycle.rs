@@ -2,14 +2,22 @@
 //! lies in its [`Holdings`](crate::cache::Holdings) and moves with it whole.
 //!
 //! ```text
+//!   Bootstrapping (P, D)
+//!        v
 //!   Submitted --> Prefilling --> PrefillDone --> Decoding --> (finished, gone)
-//!       |             ^  \____________|_____________|
-//!       '-------------+------- Retracted <----------'
+//!     |   |          ^  \____________|___^_________|
+//!     |   '----------+------- Retracted <-|--------'
+//!     |                                   |
+//!     '--> RemotePrefilling (D) ----------'      PrefillDone --> RemoteDecoding (P) --> (gone)
 //! ```
+
+use crate::config::Role;
 
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
+    /// Prefill and decode role: waits for the peer's handshake.
+    Bootstrapping,
     /// Waits for its first admission.
     Submitted,
     /// Some of its prompt is scheduled.
@@ -17,18 +25,25 @@ pub enum State {
         /// End of the last scheduled chunk, in tokens.
         window_end: i64,
     },
-    /// All of its prompt is scheduled; no decode step is.
+    /// Decode role: its blocks are granted, and the peer writes its prompt into them.
+    RemotePrefilling,
+    /// All of its prompt is scheduled, here or by the peer; no decode step is.
     PrefillDone,
     /// A decode step was scheduled.
     Decoding,
+    /// Prefill role: handed to the peer, which reads its blocks.
+    RemoteDecoding,
+    /// Its client has given it up while a peer may still use its blocks: they wait for the peer's word.
+    Draining,
     /// Gave its blocks up and waits to come back.
     Retracted {
         /// Number of the retraction: the oldest comes back first.
         epoch: u64,
         /// A client is reading its output: it comes back before those without.
         resumes_generation: bool,
-        /// The Host holds its blocks as far as there was room; without, it competes as a new prompt.
-        has_recoverable_snapshot: bool,
+        /// It comes back by readmission: from what the Host holds of it, and on the decode role in any
+        /// case, which has no other way. Otherwise it competes as a new prompt.
+        recovers_in_order: bool,
     },
 }
 
@@ -36,21 +51,41 @@ impl State {
     /// The state's name, for errors and reports.
     pub fn name(self) -> &'static str {
         match self {
+            State::Bootstrapping => "Bootstrapping",
             State::Submitted => "Submitted",
             State::Prefilling { .. } => "Prefilling",
+            State::RemotePrefilling => "RemotePrefilling",
             State::PrefillDone => "PrefillDone",
             State::Decoding => "Decoding",
+            State::RemoteDecoding => "RemoteDecoding",
+            State::Draining => "Draining",
             State::Retracted { .. } => "Retracted",
         }
     }
 
     /// Waits in submission order for a first admission (`scheduler.md` §4, admitsLikeNewPrompt).
     pub fn admits_like_new_prompt(self) -> bool {
-        matches!(self, State::Submitted | State::Retracted { has_recoverable_snapshot: false, .. })
+        matches!(self, State::Submitted | State::Retracted { recovers_in_order: false, .. })
     }
 
     /// Holds blocks.
     pub fn is_resident(self) -> bool {
-        !matches!(self, State::Submitted | State::Retracted { .. })
+        !matches!(self, State::Bootstrapping | State::Submitted | State::Retracted { .. })
+    }
+
+    /// Whether the next word on the request is the peer's.
+    pub fn awaits_peer(self) -> bool {
+        matches!(self, State::RemotePrefilling | State::RemoteDecoding | State::Draining)
+    }
+
+    /// Whether a peer may be using the blocks: nobody else may have them, and only the peer's word
+    /// frees them. A prefill worker's are read from the first chunk on; a decode worker's are
+    /// written until the prompt has landed (`scheduler.md` §3.1, pdTransferInFlight).
+    pub fn is_pinned_by_peer(self, role: Role) -> bool {
+        match role {
+            Role::P => self.is_resident(),
+            Role::D => matches!(self, State::RemotePrefilling | State::Draining),
+            Role::Fused => false,
+        }
     }
 }

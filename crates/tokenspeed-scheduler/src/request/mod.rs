@@ -100,11 +100,14 @@ impl Request {
     /// while prefilling, every token but the last while decoding.
     pub fn computed_tokens(&self) -> i64 {
         match self.state {
-            State::Submitted | State::Retracted { .. } => 0,
             State::Prefilling { window_end } => window_end,
             State::PrefillDone => self.prompt_tokens,
             // The prompt's sample may be out still; the prompt itself is computed.
-            State::Decoding => (self.num_tokens() - 1).max(self.prompt_tokens),
+            State::Decoding | State::RemoteDecoding => {
+                (self.num_tokens() - 1).max(self.prompt_tokens)
+            }
+            // What a peer is writing is not there yet; what nobody waits for is never published.
+            _ => 0,
         }
     }
 

@@ -38,6 +38,10 @@ pub struct RequestSet {
     decoding: Vec<Queued>,
     /// How many of `decoding` are `PrefillDone`.
     prefill_done: usize,
+    /// Residents whose next word is the peer's, in submission order.
+    with_peer: BTreeSet<Queued>,
+    /// Requests that wait for the peer's handshake.
+    bootstrapping: usize,
 }
 
 impl RequestSet {
@@ -129,7 +133,22 @@ impl RequestSet {
 
     /// Every request that holds blocks, in submission order within each kind.
     pub fn residents(&self) -> impl Iterator<Item = RequestKey> + '_ {
+        self.local_residents().chain(self.with_peer())
+    }
+
+    /// Those of them that this engine may move, in submission order within each kind.
+    pub fn local_residents(&self) -> impl Iterator<Item = RequestKey> + '_ {
         self.prefilling.iter().chain(&self.decoding).map(|&(_, key)| key)
+    }
+
+    /// Residents whose next word is the peer's, in submission order.
+    pub fn with_peer(&self) -> impl Iterator<Item = RequestKey> + '_ {
+        self.with_peer.iter().map(|&(_, key)| key)
+    }
+
+    /// Requests that wait for the peer's handshake.
+    pub fn num_bootstrapping(&self) -> usize {
+        self.bootstrapping
     }
 
     /// Requests that wait for an admission, first or repeated.
@@ -168,7 +187,11 @@ impl RequestSet {
                 let at = self.decoding.partition_point(|&queued| queued < (submission, key));
                 self.decoding.insert(at, (submission, key));
             }
-            State::Retracted { epoch, resumes_generation, has_recoverable_snapshot: true } => {
+            State::RemotePrefilling | State::RemoteDecoding | State::Draining => {
+                self.with_peer.insert((submission, key));
+            }
+            State::Bootstrapping => self.bootstrapping += 1,
+            State::Retracted { epoch, resumes_generation, recovers_in_order: true } => {
                 self.readmissions.insert((!resumes_generation, epoch, key));
             }
             State::Submitted | State::Retracted { .. } => {
@@ -189,7 +212,11 @@ impl RequestSet {
                 debug_assert_eq!(self.decoding[at], (submission, key));
                 self.decoding.remove(at);
             }
-            State::Retracted { epoch, resumes_generation, has_recoverable_snapshot: true } => {
+            State::RemotePrefilling | State::RemoteDecoding | State::Draining => {
+                self.with_peer.remove(&(submission, key));
+            }
+            State::Bootstrapping => self.bootstrapping -= 1,
+            State::Retracted { epoch, resumes_generation, recovers_in_order: true } => {
                 self.readmissions.remove(&(!resumes_generation, epoch, key));
             }
             State::Submitted | State::Retracted { .. } => {

@@ -7,6 +7,7 @@ use super::Scheduler;
 use super::results;
 use crate::cache::transfer::Transfer;
 use crate::cache::{Computed, StoreGuard};
+use crate::config::Role;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::request::{RequestKey, State};
@@ -51,9 +52,12 @@ impl Scheduler {
             state: request.state(),
             owed: results::Owed::of(request),
         });
-        if !now.live {
+        if !now.live || now.state == State::Draining {
             return Ok(());
         }
+        let role = self.rules.config.role;
+        let pinned = now.state.is_pinned_by_peer(role);
+        let waits = matches!(now.state, State::Bootstrapping | State::Submitted);
         let possible = match event {
             Event::ExtendResult { tokens, .. } => {
                 let width = self.rules.decode_width;
@@ -62,18 +66,52 @@ impl Scheduler {
             Event::Finish { .. } => {
                 now.live = false;
                 match now.state {
-                    State::Submitted => false,
-                    State::Prefilling { .. } => request.can_finish(),
-                    _ => true,
+                    State::Prefilling { .. } => !pinned && request.can_finish(),
+                    _ => !waits && !pinned,
                 }
             }
             Event::Abort { .. } => {
-                now.live = false;
+                match pinned {
+                    true => now.state = State::Draining,
+                    false => now.live = false,
+                }
                 true
             }
+            Event::TransferFailed { .. } => {
+                now.live = false;
+                role.transfers()
+            }
+            Event::TransferSucceeded { .. } => {
+                let landed = now.owed.forwards() == 0;
+                now.live = false;
+                match now.state {
+                    State::PrefillDone => role.transfers() && landed,
+                    State::Decoding => role == Role::D,
+                    state => state == State::RemoteDecoding,
+                }
+            }
+            Event::Bootstrapped { .. } => {
+                if now.state == State::Bootstrapping {
+                    now.state = State::Submitted;
+                }
+                role.transfers()
+            }
+            Event::RemotePrefillDone { .. } => {
+                // Where the prompt is complete the word comes late, and counts for nothing.
+                let possible = match now.state {
+                    State::PrefillDone => role == Role::D || now.owed.forwards() == 0,
+                    State::RemotePrefilling | State::Decoding => true,
+                    state => state == State::RemoteDecoding,
+                };
+                if now.state == State::RemotePrefilling {
+                    now.state = State::PrefillDone;
+                    now.owed.sample_landed();
+                }
+                possible && role.transfers()
+            }
             Event::Retract { .. } => {
-                let possible = now.state != State::Submitted;
-                if now.state.is_resident() {
+                let possible = !waits && now.state != State::RemoteDecoding;
+                if possible && now.state.is_resident() {
                     now.state = retracted_without_snapshot(0, false);
                     now.owed.forfeit();
                 }
@@ -91,7 +129,7 @@ impl Scheduler {
                 }
                 now.state == State::Decoding
             }
-            _ => false,
+            Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => true,
         };
         if possible {
             return Ok(());
@@ -138,11 +176,47 @@ impl Scheduler {
                 self.land_result(key, &tokens, spec_candidate_ids);
             }
             Event::Finish { .. } => self.finish_request(key),
-            Event::Abort { .. } => self.forget(key),
+            Event::Abort { .. } => self.abort(key),
+            Event::TransferFailed { .. } | Event::TransferSucceeded { .. } => self.forget(key),
+            Event::Bootstrapped { .. } => {
+                if self.requests[key].state() == State::Bootstrapping {
+                    self.requests.transition(key, State::Submitted);
+                }
+            }
+            Event::RemotePrefillDone { bootstrap_token, .. } => {
+                self.land_remote_prefill(key, bootstrap_token);
+            }
             Event::Retract { .. } => self.retract_without_snapshot(key),
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
                 self.requests[key].reserve_next_tokens = Some(reserve_num_tokens);
             }
+            Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => {}
+        }
+    }
+
+    /// The client gives a request up. Blocks that a peer may be reading or writing are fenced until the
+    /// peer's word: nobody else may have them (`liveness.md` 3).
+    fn abort(&mut self, key: RequestKey) {
+        if !self.is_pinned_by_peer(key) {
+            return self.forget(key);
+        }
+        let request = &mut self.requests[key];
+        request.forwards_out = 0;
+        request.chunks_out = 0;
+        self.requests.transition(key, State::Draining);
+    }
+
+    /// The peer has written a prompt, and sampled its first token. For one that was given up meanwhile this
+    /// is the peer's last word.
+    fn land_remote_prefill(&mut self, key: RequestKey, bootstrap_token: i32) {
+        match self.requests[key].state() {
+            State::RemotePrefilling => {
+                self.requests[key].tokens.push(bootstrap_token);
+                self.retractions_since_token = 0;
+                self.name_new_pages(key);
+                self.requests.transition(key, State::PrefillDone);
+            }
+            State::Draining => self.forget(key),
             _ => {}
         }
     }
@@ -181,5 +255,5 @@ impl Scheduler {
 }
 
 fn retracted_without_snapshot(epoch: u64, resumes_generation: bool) -> State {
-    State::Retracted { epoch, resumes_generation, has_recoverable_snapshot: false }
+    State::Retracted { epoch, resumes_generation, recovers_in_order: false }
 }

@@ -6,7 +6,7 @@ use super::Scheduler;
 use crate::cache::PersistentTable;
 use crate::error::{Error, Result};
 use crate::identity::ContentHash;
-use crate::request::RequestKey;
+use crate::request::{Request, RequestKey, State};
 
 /// Results that a request is owed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct OwedResult {
 impl Scheduler {
     /// Requests that wait for the peer's handshake; none on a fused engine.
     pub fn bootstrapping_size(&self) -> usize {
-        0
+        self.requests.num_bootstrapping()
     }
 
     /// Requests that wait for an admission: submitted and retracted.
@@ -30,29 +30,37 @@ impl Scheduler {
         self.requests.num_waiting()
     }
 
-    /// Requests whose prompt is under way, or complete without a decode step yet.
+    /// Requests whose prompt is under way, here or at the peer, or complete without a decode step yet.
     pub fn prefilling_size(&self) -> usize {
-        self.requests.num_prefilling()
+        self.requests.num_prefilling() + self.remote_prefilling_size()
     }
 
-    /// Requests whose prompt the peer computes; none on a fused engine.
+    /// Requests whose prompt the peer computes; none but on the decode role.
     pub fn remote_prefilling_size(&self) -> usize {
-        0
+        self.with_peer_in(State::RemotePrefilling)
     }
 
-    /// Requests that decode.
+    /// Requests that decode, here or at the peer.
     pub fn decoding_size(&self) -> usize {
-        self.requests.num_decoding()
+        self.requests.num_decoding() + self.with_peer_in(State::RemoteDecoding)
     }
 
-    /// Requests whose blocks a peer reads or writes; none on a fused engine.
+    fn with_peer_in(&self, state: State) -> usize {
+        self.requests.with_peer().filter(|&key| self.requests[key].state() == state).count()
+    }
+
+    /// Requests whose blocks a peer reads or writes, given up ones included; none on a fused engine.
     pub fn pd_transfer_size(&self) -> usize {
-        0
+        self.requests.residents().filter(|&key| self.is_pinned_by_peer(key)).count()
     }
 
     /// Whether a peer reads or writes the request's blocks.
-    pub fn pd_transfer_pinned(&self, _request_id: &str) -> bool {
-        false
+    pub fn pd_transfer_pinned(&self, request_id: &str) -> bool {
+        self.requests.find(request_id).is_some_and(|key| self.is_pinned_by_peer(key))
+    }
+
+    pub(super) fn is_pinned_by_peer(&self, key: RequestKey) -> bool {
+        self.requests[key].state().is_pinned_by_peer(self.rules.config.role)
     }
 
     /// Parents in which a request holds a block.
@@ -103,9 +111,11 @@ impl Scheduler {
         self.cache.persistent_table(group)
     }
 
-    /// Tokens of a request, prompt and output; -1 if there is no such request.
+    /// Tokens of a request, prompt and output; -1 if there is no such request, or its client gave it up.
     pub fn request_token_size(&self, request_id: &str) -> i64 {
-        self.requests.find(request_id).map_or(-1, |key| self.requests[key].num_tokens())
+        let live = self.requests.find(request_id).map(|key| &self.requests[key]);
+        let live = live.filter(|request| request.state() != State::Draining);
+        live.map_or(-1, Request::num_tokens)
     }
 
     /// The most that a request's prompt and output may add up to (`scheduler.md` §1.4).
@@ -137,19 +147,20 @@ impl Scheduler {
         self.round
     }
 
-    /// Whether the Device index could be emptied: nothing else owns what it holds.
+    /// Whether the Device index could be emptied: nothing else owns what it holds, and no peer is at
+    /// work on any block.
     pub fn can_clear_cache(&self) -> bool {
-        self.cache.can_clear()
+        self.pd_transfer_size() == 0 && self.cache.can_clear()
     }
 
     /// Empties the Device index; `false`, and nothing changed, where something else owns a part.
     pub fn clear_l1_cache(&mut self) -> bool {
-        self.cache.clear_device()
+        self.pd_transfer_size() == 0 && self.cache.clear_device()
     }
 
     /// Empties both indices, or neither.
     pub fn clear_cache(&mut self) -> bool {
-        self.cache.clear_all()
+        self.pd_transfer_size() == 0 && self.cache.clear_all()
     }
 
     /// Content hashes, in hex, of the prefix pages that a prompt of these tokens could match: its

@@ -13,9 +13,9 @@ pub use storage::StorageKeys;
 use std::sync::Arc;
 
 use crate::cache::{Coordinator, Holdings, StoreGuard};
-use crate::config::{Role, SchedulerConfig};
+use crate::config::SchedulerConfig;
 use crate::error::{Error, Result};
-use crate::identity::ContentHash;
+use crate::identity::{ContentHash, PageId};
 use crate::plan::batch::{AdmissionFeedback, PlanBuild};
 use crate::plan::{ExecutionPlan, Round, Rules, output};
 use crate::request::{Request, RequestKey, RequestSet, Rows, State};
@@ -80,11 +80,15 @@ impl Scheduler {
     pub fn submit_requests(&mut self, specs: Vec<RequestSpec>) -> Result<()> {
         spec::validate(&specs, &self.rules, &self.requests)?;
         let groups = self.rules.config.cache_groups.len();
+        let state = match self.rules.config.role.transfers() {
+            true => State::Bootstrapping,
+            false => State::Submitted,
+        };
         for spec in specs {
             let hashes = ContentHash::pages_of(&spec.tokens, self.rules.granularity as usize);
             let pages = hashes.into_iter().map(|hash| self.cache.name_page(hash)).collect();
             let holdings = Holdings::none(groups);
-            self.requests.insert(Request::new(spec, pages, holdings));
+            self.requests.insert(Request::new(spec, pages, holdings, state));
         }
         self.verify()
     }
@@ -107,10 +111,7 @@ impl Scheduler {
             build: PlanBuild::new(self.rules.config.max_scheduled_tokens, groups),
             feedback: AdmissionFeedback::default(),
         };
-        match self.rules.config.role {
-            Role::Fused => round.plan_fused(),
-            Role::P | Role::D => unreachable!("refused when the scheduler was built"),
-        }
+        round.plan();
         round.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
         let plan = output::assemble(round, self.with_block_tables);
         self.verify()?;
@@ -138,12 +139,6 @@ impl Scheduler {
 
 fn refuse_unsupported(config: &SchedulerConfig) -> Result<()> {
     let refuse = |feature: &str| Err(Error::UnsupportedFeature { feature: feature.into() });
-    if config.role != Role::Fused {
-        return refuse("`role` P and D; this version plans for `Role.Fused` only");
-    }
-    if config.cache_groups.iter().any(|group| group.replayable) {
-        return refuse("a `replayable` cache group; declare the group without it");
-    }
     if config.enable_l3_storage {
         return refuse("`enable_l3_storage`; leave it False");
     }
@@ -154,12 +149,12 @@ fn refuse_unsupported(config: &SchedulerConfig) -> Result<()> {
 }
 
 impl Request {
-    fn new(spec: RequestSpec, pages: Vec<crate::identity::PageId>, holdings: Holdings) -> Request {
+    fn new(spec: RequestSpec, pages: Vec<PageId>, holdings: Holdings, state: State) -> Request {
         let tokens = spec.tokens.len() as i64;
         Request {
             id: Arc::from(spec.request_id),
             submission: 0,
-            state: State::Submitted,
+            state,
             tokens: spec.tokens,
             pages,
             submitted_tokens: tokens,

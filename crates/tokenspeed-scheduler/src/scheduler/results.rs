@@ -37,6 +37,9 @@ impl Owed {
         tokens: usize,
         width: i64,
     ) -> Result<bool> {
+        if state == State::Draining {
+            return Ok(false);
+        }
         let fits = match (self.chunks, self.sample) {
             (1.., _) => tokens == 0,
             (0, true) => tokens == 1,
@@ -75,6 +78,16 @@ impl Owed {
             (0, false) => format!("have 1 to {width} (those that the decode step accepted)"),
         };
         Error::BadResult { request_id: id.into(), tokens, rule }
+    }
+
+    /// Results that count and have not landed.
+    pub(super) fn forwards(&self) -> u32 {
+        self.forwards
+    }
+
+    /// The peer brings the prompt's own sample.
+    pub(super) fn sample_landed(&mut self) {
+        self.sample = false;
     }
 
     /// The blocks are gone: nothing that is out will count any more.
@@ -181,7 +194,7 @@ impl Scheduler {
     }
 
     /// Names the prefix pages that the last tokens completed.
-    fn name_new_pages(&mut self, key: RequestKey) {
+    pub(super) fn name_new_pages(&mut self, key: RequestKey) {
         let granularity = self.rules.granularity as usize;
         let request = &mut self.requests[key];
         while (request.pages.len() + 1) * granularity <= request.tokens.len() {

@@ -129,6 +129,7 @@ impl Bench {
                     extent: guest.prompt,
                     first_slot: geometry.slots_for(from) - 1,
                     reserve: 0,
+                    promised: 0,
                 },
                 _ => Demand::Dense { tokens: guest.prompt - begin, reserve: 0 },
             })

@@ -19,7 +19,7 @@ fn a_load_converges_on_what_the_device_has() {
     let mut z = bench.guest(&tokens(2, 25));
     let demands = [
         Demand::Dense { tokens: 25, reserve: 0 },
-        Demand::SparseSuffix { extent: 25, first_slot: 7, reserve: 0 },
+        Demand::SparseSuffix { extent: 25, first_slot: 7, reserve: 0, promised: 0 },
     ];
     bench.admit_with(&mut z, &demands).expect("room for seven");
     bench.leave(z);

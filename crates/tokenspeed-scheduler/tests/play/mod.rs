@@ -371,7 +371,7 @@ fn demand(need: Need) -> Demand {
     match need {
         Need::Dense { tokens, reserve } => Demand::Dense { tokens, reserve },
         Need::Sparse { extent, first_slot, reserve } => {
-            Demand::SparseSuffix { extent, first_slot, reserve }
+            Demand::SparseSuffix { extent, first_slot, reserve, promised: 0 }
         }
     }
 }
