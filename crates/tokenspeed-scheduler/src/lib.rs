@@ -27,4 +27,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use plan::ExecutionPlan;
 pub use request::Handle;
-pub use scheduler::{RequestSpec, Scheduler};
+pub use scheduler::{RequestSpec, Scheduler, StorageKeys};

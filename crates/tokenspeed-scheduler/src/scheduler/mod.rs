@@ -4,9 +4,11 @@ mod advance;
 mod gauges;
 mod results;
 mod spec;
+mod storage;
 
 pub use gauges::OwedResult;
 pub use spec::RequestSpec;
+pub use storage::StorageKeys;
 
 use std::sync::Arc;
 
