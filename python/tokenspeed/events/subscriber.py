@@ -34,12 +34,16 @@ class KvEventSubscriber:
         topic: str = "",
         replay_timeout_s: float = 5.0,
     ) -> None:
-        """Connects, in the syntax of ZeroMQ. `topic` is a prefix of the topics wanted."""
+        """Connects; raises ValueError for what is no endpoint, like ``tcp://host:5557``.
+
+        `topic` is a prefix of the topics wanted. `replay_timeout_s` is how long to wait for a batch
+        that was asked for, in seconds; then it counts as missed.
+        """
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._stream = self._context.socket(zmq.SUB)
         self._stream.set_hwm(0)
         self._stream.setsockopt_string(zmq.SUBSCRIBE, topic)
-        self._stream.connect(endpoint)
+        self._connect(self._stream, endpoint)
         self._replay_endpoint = replay_endpoint
         self._replay_timeout_ms = int(replay_timeout_s * 1000)
         self._ready: deque[Batch] = deque()
@@ -47,17 +51,22 @@ class KvEventSubscriber:
         """Number of the batch to come."""
         self._last_s = float("-inf")
         """Timestamp of the one before."""
-        self._recover()
+        self._began = False
 
     def receive(self, timeout_s: float | None = None) -> Batch | None:
         """The next batch; None if none comes in that many seconds. Raises `msgspec.DecodeError` for
-        what is no batch."""
+        what is no batch.
+
+        Takes up to `replay_timeout_s` longer where the replay endpoint does not answer.
+        """
+        if not self._began:
+            self._began = True
+            self._recover()
         end_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while not self._ready:
             left_s = max(0.0, end_s - time.monotonic())
             if self._stream.poll(int(min(left_s, self.silence_s) * 1000)):
-                _, sequence, payload = self._stream.recv_multipart()
-                self._take(wire.decode(sequence, payload))
+                self._take(wire.decode(self._stream.recv_multipart()))
             elif left_s <= self.silence_s:
                 return None
             else:
@@ -85,6 +94,13 @@ class KvEventSubscriber:
     ) -> None:
         self.close()
 
+    def _connect(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError:
+            self.close()
+            raise ValueError(f"{endpoint!r} is no endpoint; one is like tcp://host:5557") from None
+
     def _take(self, batch: Batch) -> None:
         if batch.sequence < self._next:
             if batch.timestamp_s <= self._last_s:
@@ -107,12 +123,12 @@ class KvEventSubscriber:
         with self._context.socket(zmq.DEALER) as socket:
             socket.set_hwm(0)
             socket.linger = 0
-            socket.connect(self._replay_endpoint)
+            self._connect(socket, self._replay_endpoint)
             socket.send_multipart([b"", wire.frame(self._next)])
             while socket.poll(self._replay_timeout_ms):
-                _, sequence, payload = socket.recv_multipart()
-                if sequence == wire.END:
+                frames = socket.recv_multipart()
+                if frames[1:2] == [wire.END]:
                     return
-                batch = wire.decode(sequence, payload)
+                batch = wire.decode(frames)
                 if batch.sequence >= self._next:
                     self._append(batch)

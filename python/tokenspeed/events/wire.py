@@ -123,11 +123,14 @@ def encode(
     return _encoder.encode((timestamp_s, told, data_parallel_rank))
 
 
-def decode(sequence: bytes, payload: bytes) -> Batch:
-    """Reads a sequence frame and a payload of either layout.
+def decode(frames: Sequence[bytes]) -> Batch:
+    """Reads a message of either layout; its first frame may say anything.
 
     Raises `msgspec.DecodeError` for anything else.
     """
+    if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:
+        raise msgspec.DecodeError(f"{len(frames)} frames, not a topic, a sequence and a payload")
+    _, sequence, payload = frames
     try:
         read: _Maps | _Arrays = _maps.decode(payload)
     except msgspec.ValidationError:
