@@ -36,25 +36,29 @@ Prompt = tuple[int, ...]
 
 
 class Told:
-    """What a consumer holds: each page's prompt by the page's name."""
+    """What a consumer holds: pages by name, and the prompt that each name stands for."""
 
     def __init__(self) -> None:
-        self._prompts: dict[int, Prompt | None] = {}
+        self._held: set[int] = set()
+        # The reference tells pages behind a parent that is gone: names are never forgotten.
+        self._prompts: dict[int, Prompt] = {}
 
     def apply(self, events: list[Any]) -> None:
         for event in events:
             if event.kind == "BlockRemoved":
-                for name in event.block_hashes:
-                    del self._prompts[name]
+                self._held.difference_update(event.block_hashes)
                 continue
             (name,) = event.block_hashes
             parent = event.parent_block_hash
-            before = () if parent is None else self._prompts.get(parent)
             assert len(event.token_ids) == event.block_size
-            self._prompts[name] = None if before is None else (*before, *event.token_ids)
+            self._held.add(name)
+            if parent is None or parent in self._prompts:
+                before = () if parent is None else self._prompts[parent]
+                self._prompts[name] = (*before, *event.token_ids)
 
     def prompts(self) -> set[Prompt | None]:
-        return set(self._prompts.values())
+        """The prompts held; None for those whose beginning was never told."""
+        return {self._prompts.get(name) for name in self._held}
 
 
 class ListeningSide(Side):
@@ -89,13 +93,14 @@ class ListeningSide(Side):
     def _compare(self, theirs: ListeningSide, round_: int) -> None:
         page = self._world.granularity
         ours, told = self._told.prompts(), theirs._told.prompts()
+        assert None not in ours, "a page without the pages before it"
         reachable = {
             prompt
             for prompt in told
             if prompt is not None
             and all(prompt[:end] in told for end in range(page, len(prompt), page))
         }
-        lengths = {(len(prompt), prompt[-1]) for prompt in ours ^ reachable}
+        lengths = {(len(prompt), prompt[-1]) for prompt in ours ^ reachable if prompt}
         assert not lengths, f"before round {round_} (tokens, the last one): {sorted(lengths)}"
 
 

@@ -6,22 +6,29 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import zmq
 from tokenspeed.cli import main
 from tokenspeed.events import Batch, BlockRemoved, BlockStored, KvEventPublisher
 from tokenspeed.events.show import lines
+from tokenspeed.events.wire import Event
 
 from .engine import build, play
 
+ROOT = Path(__file__).parents[2]
 LOCAL = "tcp://127.0.0.1:*"
 
 
+def untimed(text: str) -> str:
+    return re.sub(r"\d\d:\d\d:\d\d[.]\d\d\d", "TIME", text)
+
+
 def test_a_batch_in_lines() -> None:
-    events = [BlockRemoved([2**64 - 1]), BlockStored([1, 2], None, list(range(16)), 8)]
+    events: list[Event] = [BlockRemoved([2**64 - 1]), BlockStored([1, 2], None, list(range(16)), 8)]
     batch = Batch(12, 0.125, events, 3, missed=2)
-    assert [re.sub(r"[0-9:]{8}[.]125", "TIME", line) for line in lines(batch, 87)] == [
+    assert [untimed(line) for line in lines(batch, 87)] == [
         "     2 batches are lost: what they said is unknown",
         "#12  TIME  rank 3  2 stored, 1 removed, 87 resident",
         "  - ffffffffffffffff",
@@ -46,6 +53,8 @@ def test_the_command_shows_what_comes() -> None:
         )
     assert ran.returncode == 0, ran.stderr
     shown = ran.stdout.splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert untimed(ran.stdout) in untimed(readme)
     assert shown[0].endswith("0 stored, 0 removed, 0 resident")
     assert shown[1] == "  everything is gone"
     assert shown[2].endswith("2 stored, 0 removed, 2 resident")

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -103,8 +104,9 @@ def test_gaps_are_mended(publisher: KvEventPublisher) -> None:
     assert publisher.replay_endpoint is not None
     scheduler = build()
     resident = ResidentBlocks()
-    sequences = []
-    with Deaf(publisher.endpoint, publisher.replay_endpoint) as subscriber:
+    sequences: list[int] = []
+    deaf = Deaf(publisher.endpoint, publisher.replay_endpoint)
+    with deaf as subscriber:
         published = 0
         for turn in range(40):
             play(scheduler, turn)
@@ -119,7 +121,7 @@ def test_gaps_are_mended(publisher: KvEventPublisher) -> None:
             assert batch is not None
             sequences.append(batch.sequence)
             resident.apply(batch)
-        assert subscriber.lost > 5
+        assert deaf.lost > 5
         assert subscriber.receive(0.01) is None
     assert sequences == list(range(published + 1))
     assert set(resident) == held_after(range(40))
@@ -170,9 +172,9 @@ def test_another_engine_at_the_same_place_is_followed() -> None:
         for turn in range(6):
             play(scheduler, turn)
             first.publish(scheduler)
-        first.close()
         while batch := subscriber.receive(1.0):
             resident.apply(batch)
+        first.close()
         assert len(resident) > 5
         scheduler = build()
         with KvEventPublisher(endpoint, replay_endpoint=replay) as second:
@@ -203,7 +205,7 @@ def test_a_replay_as_others_ask_for_it(publisher: KvEventPublisher) -> None:
                 if kind == zmq.DEALER:
                     socket.send_multipart([*envelope, b"no question"])
                 socket.send_multipart([*envelope, frame(published - 1)])
-                answers = []
+                answers: list[tuple[bytes, bytes]] = []
                 while not answers or (kind == zmq.DEALER and answers[-1][0] != END):
                     *head, sequence, payload = socket.recv_multipart()
                     assert head == envelope
@@ -218,7 +220,7 @@ def test_a_full_queue_holds_nobody_up_and_loses_nothing(
     gate = threading.Event()
     encode = wire.encode
 
-    def stuck(*args: object) -> bytes:
+    def stuck(*args: Any) -> bytes:
         assert gate.wait(PATIENCE_S)
         return encode(*args)
 

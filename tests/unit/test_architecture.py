@@ -18,11 +18,12 @@ LINES_MAX = 400
 
 PYTHON_MAY_IMPORT = {
     "scheduler": set[str](),
+    "events": {"scheduler"},
     "simulate": {"scheduler"},
     "runtime": {"scheduler"},
     "models": {"runtime"},
     "engine": {"models", "runtime", "scheduler"},
-    "cli": {"engine", "models", "runtime", "scheduler", "simulate"},
+    "cli": {"engine", "events", "models", "runtime", "scheduler", "simulate"},
 }
 
 CORE_MAY_USE = {
