@@ -89,10 +89,8 @@ struct Node {
     /// Whether every group could resume at its end, as far as the windowed ones are concerned.
     resumes: bool,
     resident_children: usize,
-    /// Outside of a drain this is what the consumer was told.
+    /// As of the last drain, and so what the consumer was told.
     resident: bool,
-    /// What the consumer was told.
-    told: bool,
 }
 
 impl KvEvents {
@@ -146,13 +144,12 @@ impl KvEvents {
                 self.settle(page, &mut flipped);
             }
         }
-        flipped.retain(|page: &PageId| {
-            let node = &mut self.nodes[page.index()];
-            std::mem::replace(&mut node.told, node.resident) != node.resident
-        });
-        flipped.sort_by_key(|page| self.nodes[page.index()].depth);
-        let (stored, removed): (Vec<_>, Vec<_>) =
-            flipped.into_iter().partition(|page| self.nodes[page.index()].resident);
+        flipped.sort_by_key(|page: &PageId| (self.nodes[page.index()].depth, *page));
+        let (stored, removed): (Vec<PageId>, Vec<PageId>) = flipped
+            .chunk_by(PageId::eq)
+            .filter(|flips| flips.len() % 2 == 1) // else it is as it was
+            .map(|flips| flips[0])
+            .partition(|page| self.nodes[page.index()].resident);
         let mut events = Vec::with_capacity(stored.len() + removed.len());
         events.extend(
             removed
@@ -259,7 +256,7 @@ impl KvEvents {
         let mut at = Some(page);
         while let Some(page) = at {
             let node = &self.nodes[page.index()];
-            let needed = node.blocks > 0 || node.told || node.first_child.is_some();
+            let needed = node.blocks > 0 || node.resident || node.first_child.is_some();
             if needed || !node.known {
                 return;
             }
