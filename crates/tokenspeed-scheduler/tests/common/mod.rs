@@ -68,7 +68,7 @@ impl World {
             disable_prefix_cache: r.one_in(6),
             enable_mixed_prefill_decode: r.one_in(2),
             prefix_replay_tokens: r.pick(&[0, 0, 3]),
-            enable_kv_cache_events: seed % 2 == 0,
+            enable_kv_cache_events: seed.is_multiple_of(2),
             ..SchedulerConfig::default()
         };
         let shared: Vec<i32> = (0..64).map(|_| r.below(50) as i32).collect();
