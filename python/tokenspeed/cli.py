@@ -292,6 +292,33 @@ def rerun(recording: Path, until: int | None, show: bool, quiet: bool) -> None:
         sys.exit(1)
 
 
+@commands.command(short_help="Show an engine's cache events as they come.")
+@click.argument("endpoint")
+@click.option("--replay", metavar="ENDPOINT", help="Where to ask for what was missed.")
+@click.option("--topic", default="", metavar="TEXT", help="Only topics that begin so.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N batches.")
+def events(endpoint: str, replay: str | None, topic: str, count: int | None) -> None:
+    """Show what enters and leaves the prefix cache of the engine that publishes at ENDPOINT.
+
+    With --replay it begins with the oldest batch that the engine keeps, and asks again for what it
+    misses.
+
+    \b
+    Example:
+      tokenspeed events tcp://localhost:5557 --replay tcp://localhost:5558
+    """
+    try:
+        from tokenspeed.events.show import NotEvents, show
+    except ModuleNotFoundError as error:
+        raise click.ClickException(str(error)) from None
+    try:
+        show(endpoint, replay, topic, count, click.echo)
+    except NotEvents as error:
+        raise InputError(str(error)) from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def _load(path: Path) -> Trace:
     try:
         return load_trace(path)

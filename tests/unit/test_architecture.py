@@ -19,12 +19,13 @@ LINES_MAX = 400
 
 PYTHON_MAY_IMPORT = {
     "scheduler": set[str](),
+    "events": {"scheduler"},
     "simulate": {"scheduler"},
     "runtime": {"scheduler"},
     "models": {"runtime"},
     "engine": {"models", "runtime", "scheduler"},
     "rerun": {"scheduler"},
-    "cli": {"engine", "models", "rerun", "runtime", "scheduler", "simulate"},
+    "cli": {"engine", "events", "models", "rerun", "runtime", "scheduler", "simulate"},
 }
 
 CORE_MAY_USE = {

@@ -18,6 +18,7 @@ use crate::execution_event::ExecutionEvent;
 use crate::guard::Guarded;
 use crate::integers::{Integers, Tokens};
 use crate::items;
+use crate::kv_events;
 use crate::plan::{ExecutionPlan, GroupNames, PlanData};
 use crate::request::RequestSpec;
 use crate::views;
@@ -175,10 +176,20 @@ impl Scheduler {
         &self.groups.names
     }
 
-    /// What entered and left the prefix cache since the last call, as `KVEvent`s; [] unless
-    /// `enable_kv_cache_events`.
-    fn drain_kv_events<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
-        PyList::empty(py)
+    /// What a prompt would find in the Device's prefix cache, as changes since the last call:
+    /// KVEvent.BlockRemoved, a page before its parent, then KVEvent.BlockStored, a page after its parent,
+    /// one event a page. [] unless `enable_kv_cache_events`.
+    ///
+    /// A consumer that applies them all holds exactly the pages that prompts would hit, and each page's
+    /// parent. It is the net change: a page that came and went between two calls is not told, and what
+    /// is kept for the next call is bounded by what is cached, however long nobody calls.
+    fn drain_kv_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let events = self.core.attached(py, core::Scheduler::drain_kv_events)?;
+        let objects: Vec<Py<PyAny>> = events
+            .into_iter()
+            .map(|event| kv_events::object(py, event))
+            .collect::<PyResult<_>>()?;
+        PyList::new(py, objects)
     }
 
     /// Debug builds only: breaks off midway, so that tests see what follows.

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod request;
 pub mod scheduler;
 
+pub use cache::KvEvent;
 pub use capacity::CapacityModel;
 pub use config::{
     CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role, SchedulerConfig,
