@@ -2,17 +2,22 @@
 
 use super::coordinator::{Coordinator, PARENT_WEIGHT};
 use super::demand::{Demand, Growth};
+use super::fetch::Load;
 use super::geometry::{BlockId, GroupIndex, HOLE};
 use super::holdings::{Holdings, Progress};
 use super::ledger::{Ledger, Obstacle};
 use super::matcher::Hit;
 use super::tier::Rank;
-use super::transfer::BlockCopy;
 use crate::identity::PageId;
 
-/// The pool cannot hold what an admission asks for now.
+/// Why an admission is refused now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoCapacity;
+pub enum NoCapacity {
+    /// The Device's pool cannot hold what it asks for.
+    Device,
+    /// The Host's pool cannot hold what its hit has to fetch: a shorter hit can be tried.
+    Host,
+}
 
 /// What only a first admission brings: the probe's result and the pages that it is about.
 #[derive(Debug, Clone, Copy)]
@@ -49,11 +54,16 @@ impl Coordinator {
         // The hits are claimed before anything is given up, so that they cannot be.
         let claimed = first.map(|first| self.claim(first));
         let expiring = self.expiring_in_order(holdings, progress.computed_tokens);
-        let Some(victims) = self.least_eviction(&needed, &kept, &expiring) else {
-            if let Some(claimed) = claimed {
-                self.unclaim(&claimed);
+        let victims = self.least_eviction(&needed, &kept, &expiring).ok_or(NoCapacity::Device);
+        let granted = victims.and_then(|victims| Ok((victims, self.take_fetches(first)?)));
+        let (victims, mut load) = match granted {
+            Ok(granted) => granted,
+            Err(refused) => {
+                if let Some(claimed) = claimed {
+                    self.unclaim(&claimed);
+                }
+                return Err(refused);
             }
-            return Err(NoCapacity);
         };
         let own = |victim: &&Candidate| expiring.iter().any(|c| (c.1, c.2) == (victim.1, victim.2));
         for &(_, group, block) in victims.iter().filter(|victim| !own(victim)) {
@@ -70,14 +80,13 @@ impl Coordinator {
         if let (Some(first), Some(claimed)) = (first, claimed) {
             self.settle_claims(holdings, first, &claimed);
         }
-        let mut load = Vec::new();
         for group in 0..growth.len() {
             if let Some(first) = first {
                 self.append_loads(holdings, group, first, &mut load);
             }
             self.grow(holdings, group, demands[group], growth[group], &mut fresh[group]);
         }
-        self.finish_load(load);
+        self.finish_load(load, first);
         Ok(())
     }
 
@@ -259,7 +268,7 @@ impl Coordinator {
         holdings: &mut Holdings,
         group: GroupIndex,
         first: FirstAdmission<'_>,
-        load: &mut Vec<BlockCopy>,
+        load: &mut Load,
     ) {
         let span = &first.hit.groups[group];
         let mut cells = self.persistent.row(group, first.row);

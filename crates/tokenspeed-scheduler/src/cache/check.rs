@@ -58,7 +58,10 @@ impl Coordinator {
         for (_, transfer) in self.transfers.in_flight() {
             let (blocks, pins_device) = match transfer {
                 Transfer::Store { guard, blocks } => (blocks, *guard == StoreGuard::PinnedUntilAck),
-                Transfer::Load { blocks } => (blocks, true),
+                Transfer::Load { blocks, chain, .. } => {
+                    chain.iter().for_each(|&page| count(page));
+                    (blocks, true)
+                }
             };
             for copy in blocks {
                 *host.entry((copy.group, copy.host)).or_insert(0) += 1;

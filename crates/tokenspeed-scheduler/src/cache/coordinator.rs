@@ -4,7 +4,8 @@
 use super::geometry::{BlockId, Geometry, GroupIndex};
 use super::holdings::{Computed, Holdings, Progress};
 use super::kv_events::{KvEvent, KvEvents};
-use super::matcher::{self, Hit};
+use super::matcher::{self, Bounds, Hit};
+use super::stored::StoredKeys;
 use super::persistent::{ChangedCell, PersistentTable, PersistentTables};
 use super::tier::{BlockKey, EntryFacts, Tier, TierKind};
 use super::transfer::Transfers;
@@ -24,6 +25,8 @@ pub struct Coordinator {
     pub(super) device: Tier,
     /// `None` where there is no Host cache.
     pub(super) host: Option<Tier>,
+    /// What must be fetched into the Host before it can be loaded.
+    pub(super) stored: StoredKeys,
     pub(super) transfers: Transfers,
     pub(super) persistent: PersistentTables,
     /// Published blocks stream to the Host, and a finish stores what is cached: not on the decode role.
@@ -55,6 +58,7 @@ impl Coordinator {
             host: config
                 .has_host_tier()
                 .then(|| Tier::new(TierKind::Host, host_parents, &geometries)),
+            stored: StoredKeys::default(),
             transfers: Transfers::default(),
             persistent: PersistentTables::new(geometries.len(), config.max_batch_size as usize + 1),
             streams: config.role != Role::D,
@@ -102,9 +106,19 @@ impl Coordinator {
 
     // --- matching -----------------------------------------------------------------------------
 
-    /// What both tiers hold of `pages`, which the caller has cut to the probe's bound.
-    pub fn probe(&self, pages: &[PageId]) -> Hit {
-        matcher::probe(&self.geometries, &self.device, self.host.as_ref(), pages)
+    /// What both tiers hold of `pages`, which the caller has cut to the probe's bound. What an external
+    /// store holds counts for the Host, as far as the Host can take it.
+    pub fn probe(&mut self, pages: &[PageId]) -> Hit {
+        match self.stored.is_empty() {
+            true => self.probe_without_storage(pages),
+            false => self.probe_with_storage(pages),
+        }
+    }
+
+    /// What both tiers hold, with nothing to be fetched.
+    pub fn probe_without_storage(&self, pages: &[PageId]) -> Hit {
+        let bounds = Bounds::all_of(pages);
+        matcher::probe(&self.geometries, &self.device, self.host.as_ref(), pages, bounds)
     }
 
     /// What the Device holds of `pages` for a prompt that a peer will compute: its recurrent states are

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::admission::FirstAdmission;
 use super::coordinator::Coordinator;
+use super::fetch::Load;
 use super::geometry::{BlockId, GroupIndex, HOLE};
 use super::holdings::Progress;
 use super::tier::{BlockKey, EntryFacts, Tier};
@@ -78,7 +79,7 @@ impl Coordinator {
             }
             self.pages.retain(key.page);
             let facts = EntryFacts { acquired: false, ..self.device.facts(group, device) };
-            blocks.push(BlockCopy { group, device, host, key, facts });
+            blocks.push(BlockCopy { group, device, host, key, facts, fetched: false, disowned: false });
         }
         pending.iter().for_each(|&(_, key)| self.pages.release(key.page));
         self.order_store(guard, blocks);
@@ -109,7 +110,7 @@ impl Coordinator {
     /// A Host block for each of these: free ones as far as they go; then the least valuable cached
     /// blocks of the same group; then whole unpinned parents of other groups, the one whose most
     /// valuable block is least first.
-    fn host_blocks_for(&mut self, missing: &[(GroupIndex, BlockKey)]) -> Vec<Option<BlockId>> {
+    pub(super) fn host_blocks_for(&mut self, missing: &[(GroupIndex, BlockKey)]) -> Vec<Option<BlockId>> {
         let Some(host) = self.host.as_mut() else {
             return Vec::new();
         };
@@ -149,14 +150,15 @@ impl Coordinator {
     }
 
     /// Starts the load of one Host-hit slot into a fresh Device block, indexed at once: the load is
-    /// ordered before the forward that reads it.
+    /// ordered before the forward that reads it. What has to be fetched first goes into one of the
+    /// `fetches`, and nothing is indexed yet.
     pub(super) fn load_slot(
         &mut self,
         group: GroupIndex,
         slot: usize,
         first: FirstAdmission<'_>,
         epoch: u64,
-        load: &mut Vec<BlockCopy>,
+        load: &mut Load,
     ) -> BlockId {
         let per_page = self.geometries[group].blocks_per_page;
         let chain = &first.pages[..=slot / per_page];
@@ -164,6 +166,9 @@ impl Coordinator {
         let key = BlockKey { page, ordinal: ordinal as u16 };
         let tier = self.host.as_mut().expect("a Host hit needs a Host tier");
         let host = tier.lookup(group, page, ordinal);
+        if host == HOLE {
+            return self.fetch_slot(group, slot, key, epoch, load);
+        }
         tier.pin(group, host);
         tier.acquired_by(group, host, epoch);
         let facts = EntryFacts {
@@ -175,7 +180,7 @@ impl Coordinator {
         let device = self.device.acquire(group).expect("admission has made room");
         self.device.pin(group, device);
         self.pages.retain(page);
-        load.push(BlockCopy { group, device, host, key, facts });
+        load.blocks.push(BlockCopy { group, device, host, key, facts, fetched: false, disowned: false });
         let canonical = self.device.lookup(group, page, ordinal);
         if canonical == HOLE {
             self.cache_on_device(group, device, key, facts, (chain, first.tokens));
@@ -190,14 +195,22 @@ impl Coordinator {
     }
 
     /// Orders the loads that an admission has collected as one operation.
-    pub(super) fn finish_load(&mut self, blocks: Vec<BlockCopy>) {
-        if blocks.is_empty() {
+    pub(super) fn finish_load(&mut self, load: Load, first: Option<FirstAdmission<'_>>) {
+        let blocks = load.blocks;
+        let Some(first) = first.filter(|_| !blocks.is_empty()) else {
             return;
-        }
-        let op_id = self.transfers.start(Transfer::Load { blocks: blocks.clone() });
+        };
+        let fetches = blocks.iter().any(|copy| copy.fetched);
+        let pages = if fetches { first.hit.total_pages } else { 0 };
+        let chain = first.pages[..pages].to_vec();
+        chain.iter().for_each(|&page| self.pages.retain(page));
+        let tokens = first.tokens[..self.tokens_of(pages) as usize].to_vec();
+        let op_id =
+            self.transfers.start(Transfer::Load { blocks: blocks.clone(), chain, tokens });
         let order = &mut self.transfers.load_back;
         order.start(op_id);
-        order.prefetch_from_storage.push(vec![0; blocks.len()]);
+        let prefetch = blocks.iter().map(|copy| i32::from(copy.fetched)).collect();
+        order.prefetch_from_storage.push(prefetch);
         for copy in &blocks {
             let hash = *self.pages.hash(copy.key.page);
             order.add(copy.group, copy.host, copy.device, hash, copy.key.ordinal);
@@ -212,37 +225,62 @@ impl Coordinator {
         )
     }
 
-    /// A copy has ended: a store publishes its Host entries, and every pin of it is dropped. A number
-    /// that is not in flight is ignored: acknowledgements may come late.
-    pub fn complete_transfer(&mut self, op_id: OpId) {
+    /// A copy has ended: a store publishes its Host entries, a fetch both ends of its own, and every pin
+    /// is dropped. A number that is not in flight is ignored: acknowledgements may come late.
+    ///
+    /// What a failed load should have brought is in no index, and the Device blocks that do not hold it
+    /// are handed over: whoever holds one has read what was not there.
+    pub fn complete_transfer(&mut self, op_id: OpId, success: bool) -> Vec<(GroupIndex, BlockId)> {
         match self.transfers.complete(op_id) {
-            None => {}
+            None => Vec::new(),
             Some(Transfer::Store { guard, blocks }) => {
-                for copy in blocks {
-                    // To enter the Host's index is an access: the last to arrive is the last to go.
-                    let epoch = self.next_epoch();
-                    let host = self.host.as_mut().expect("a store needs a Host tier");
-                    let ordinal = usize::from(copy.key.ordinal);
-                    if host.lookup(copy.group, copy.key.page, ordinal) == HOLE {
-                        let facts = EntryFacts { epoch, ..copy.facts };
-                        host.publish(&mut self.pages, copy.group, copy.host, copy.key, facts);
-                        self.newly_cached.push(copy.key.page);
-                    }
-                    host.release(copy.group, copy.host);
-                    if guard == StoreGuard::PinnedUntilAck {
-                        self.device.unpin(copy.group, copy.device);
-                    }
-                    self.pages.release(copy.key.page);
-                }
+                blocks.into_iter().for_each(|copy| self.complete_store(guard, copy));
+                Vec::new()
             }
-            Some(Transfer::Load { blocks }) => {
-                let host = self.host.as_mut().expect("a load needs a Host tier");
+            Some(Transfer::Load { blocks, chain, tokens }) => {
+                let failed = blocks.iter().filter(|_| !success).map(|c| (c.group, c.device));
+                let failed = failed.collect();
                 for copy in blocks {
-                    host.unpin(copy.group, copy.host);
+                    match success {
+                        true if copy.fetched => self.index_fetched(copy, &chain, &tokens),
+                        true => {}
+                        false => self.unindex_failed(copy),
+                    }
+                    let host = self.host.as_mut().expect("a load needs a Host tier");
+                    match copy.fetched {
+                        true => host.release(copy.group, copy.host),
+                        false => host.unpin(copy.group, copy.host),
+                    }
                     self.device.unpin(copy.group, copy.device);
                     self.pages.release(copy.key.page);
                 }
+                self.forget_pages(&chain);
+                failed
             }
+        }
+    }
+
+    fn complete_store(&mut self, guard: StoreGuard, copy: BlockCopy) {
+        if !copy.disowned {
+            self.index_on_host(copy);
+        }
+        let host = self.host.as_mut().expect("a store needs a Host tier");
+        host.release(copy.group, copy.host);
+        if guard == StoreGuard::PinnedUntilAck {
+            self.device.unpin(copy.group, copy.device);
+        }
+        self.pages.release(copy.key.page);
+    }
+
+    /// To enter the Host's index is an access: the last to arrive is the last to go.
+    pub(super) fn index_on_host(&mut self, copy: BlockCopy) {
+        let epoch = self.next_epoch();
+        let host = self.host.as_mut().expect("a copy needs a Host tier");
+        let ordinal = usize::from(copy.key.ordinal);
+        if host.lookup(copy.group, copy.key.page, ordinal) == HOLE {
+            let facts = EntryFacts { epoch, ..copy.facts };
+            host.publish(&mut self.pages, copy.group, copy.host, copy.key, facts);
+            self.newly_cached.push(copy.key.page);
         }
     }
 }

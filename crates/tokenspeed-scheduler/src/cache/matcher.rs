@@ -45,15 +45,57 @@ impl Hit {
     }
 }
 
-/// Matches `pages` against both tiers; `pages` is already cut to the probe's bound.
-pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages: &[PageId]) -> Hit {
+/// What a tier can give: its own blocks, and of the Host's those that must first be fetched.
+pub trait Holds {
+    /// Whether the block of that page and ordinal is to be had.
+    fn has(&self, group: GroupIndex, page: PageId, ordinal: usize) -> bool;
+
+    /// Whether every block of the group in that page is.
+    fn has_page(&self, group: GroupIndex, page: PageId) -> bool;
+}
+
+impl Holds for Tier {
+    fn has(&self, group: GroupIndex, page: PageId, ordinal: usize) -> bool {
+        self.lookup(group, page, ordinal) != HOLE
+    }
+
+    fn has_page(&self, group: GroupIndex, page: PageId) -> bool {
+        Tier::has_page(self, group, page)
+    }
+}
+
+/// How far a probe may reach, in pages.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// For the prefix-closed groups alone.
+    pub cover: usize,
+    /// For all groups together.
+    pub total: usize,
+}
+
+impl Bounds {
+    /// As far as the pages go.
+    pub fn all_of(pages: &[PageId]) -> Bounds {
+        Bounds { cover: pages.len(), total: pages.len() }
+    }
+}
+
+/// Matches `pages` against both tiers; `pages` is already cut to the probe's bound, and `bounds` cut what
+/// the Host may add.
+pub fn probe<H: Holds>(
+    geometries: &[Geometry],
+    device: &Tier,
+    host: Option<&H>,
+    pages: &[PageId],
+    bounds: Bounds,
+) -> Hit {
     let matched = |geometry: &Geometry| !geometry.replayable;
-    let on_device = converge(geometries, matched, pages.len(), |group, bound| {
+    let on_device = converge(geometries, matched, Bounds::all_of(pages), |group, bound| {
         match_group(&geometries[group], group, device, pages, 0, bound)
     });
     let from = on_device.common;
     let on_both = match host {
-        Some(host) => converge(geometries, matched, pages.len(), |group, bound| {
+        Some(host) => converge(geometries, matched, bounds, |group, bound| {
             match_group(&geometries[group], group, host, pages, from, bound)
         }),
         None => Converged { common: from, closed_cover: from },
@@ -75,7 +117,7 @@ pub fn probe(geometries: &[Geometry], device: &Tier, host: Option<&Tier>, pages:
 pub fn probe_landing(geometries: &[Geometry], device: &Tier, pages: &[PageId]) -> Hit {
     let is_state = |geometry: &Geometry| geometry.kind == GroupKind::State;
     let matched = |geometry: &Geometry| !geometry.replayable && !is_state(geometry);
-    let hit = converge(geometries, matched, pages.len(), |group, bound| {
+    let hit = converge(geometries, matched, Bounds::all_of(pages), |group, bound| {
         match_group(&geometries[group], group, device, pages, 0, bound)
     });
     let claim = |geometry| match is_state(geometry) {
@@ -117,7 +159,7 @@ struct Converged {
 fn converge(
     geometries: &[Geometry],
     matched: impl Fn(&Geometry) -> bool,
-    bound: usize,
+    bounds: Bounds,
     longest: impl Fn(GroupIndex, usize) -> usize,
 ) -> Converged {
     let matched = &matched;
@@ -130,8 +172,8 @@ fn converge(
         // Nothing is cached that could be resumed from.
         return Converged { common: 0, closed_cover: 0 };
     }
-    let closed_cover = groups(true).fold(bound, |bound, group| longest(group, bound));
-    let mut common = closed_cover;
+    let closed_cover = groups(true).fold(bounds.cover, |bound, group| longest(group, bound));
+    let mut common = closed_cover.min(bounds.total);
     loop {
         let settled = groups(false).fold(common, |bound, group| longest(group, bound));
         if settled == common {
@@ -147,7 +189,7 @@ fn converge(
 fn match_group(
     geometry: &Geometry,
     group: GroupIndex,
-    tier: &Tier,
+    tier: &impl Holds,
     pages: &[PageId],
     from: usize,
     bound: usize,
@@ -167,7 +209,7 @@ fn match_group(
             return boundary;
         }
         let next = slot - 1;
-        if tier.lookup(group, pages[next / per_page], next % per_page) != HOLE {
+        if tier.has(group, pages[next / per_page], next % per_page) {
             slot = next;
         } else {
             // A miss at `next`: no boundary whose run holds it can win.

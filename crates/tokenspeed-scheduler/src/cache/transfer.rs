@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::geometry::{BlockId, GroupIndex};
 use super::tier::{BlockKey, EntryFacts};
-use crate::identity::ContentHash;
+use crate::identity::{ContentHash, PageId};
 
 /// Number of a copy; counted up from 0 over both directions.
 pub type OpId = u64;
@@ -95,8 +95,13 @@ pub struct BlockCopy {
     pub host: BlockId,
     /// What it is.
     pub key: BlockKey,
-    /// What the Host's index is to remember of it.
+    /// What the index at its destination is to remember of it; a load's Device end remembers less.
     pub facts: EntryFacts,
+    /// A load's: whether the Host's end must first be fetched from the external store. Until that has
+    /// succeeded neither index names either end.
+    pub fetched: bool,
+    /// A store's: whether its source turned out not to hold what its key says.
+    pub disowned: bool,
 }
 
 /// A copy that was ordered and not yet acknowledged.
@@ -113,6 +118,11 @@ pub enum Transfer {
     Load {
         /// The blocks.
         blocks: Vec<BlockCopy>,
+        /// The hit's pages, named, and its tokens, where any block is fetched: what its index entry
+        /// will be about.
+        chain: Vec<PageId>,
+        /// See `chain`.
+        tokens: Vec<i32>,
     },
 }
 
@@ -161,6 +171,16 @@ impl Transfers {
             Transfer::Load { .. } => self.loads -= 1,
         }
         Some(transfer)
+    }
+
+    /// What stores of these pages bring is not to be named.
+    pub(super) fn disown(&mut self, pages: &[PageId]) {
+        for transfer in self.in_flight.values_mut() {
+            if let Transfer::Store { blocks, .. } = transfer {
+                let void = blocks.iter_mut().filter(|copy| pages.contains(&copy.key.page));
+                void.for_each(|copy| copy.disowned = true);
+            }
+        }
     }
 
     /// Whether a copy of that number is in flight, and which way it goes.

@@ -91,9 +91,17 @@ impl Round<'_> {
             Progress::NONE,
             &mut self.build.fresh,
         );
-        if admitted == Err(NoCapacity) {
-            self.note_refusal(key, chunk, hit);
-            return Outcome::NoCapacity;
+        match admitted {
+            Ok(()) => {}
+            Err(NoCapacity::Host) => {
+                let pages = &request.pages[..hit.total_pages];
+                let hit = self.cache.probe_without_storage(pages);
+                return self.open(key, row, &hit, uncached);
+            }
+            Err(NoCapacity::Device) => {
+                self.note_refusal(key, chunk, hit);
+                return Outcome::NoCapacity;
+            }
         }
         self.seat(key);
         self.chunk_admitted(key, chunk, hit)
@@ -111,7 +119,9 @@ impl Round<'_> {
     /// Notes what a waiting prompt needs at least, so that it is not tried again for nothing.
     fn note_refusal(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) {
         let request = &self.requests[key];
-        if request.state().admits_like_new_prompt() {
+        // What the Host can take of a fetch changes unseen: such a prompt is tried every round.
+        let fetches = self.cache.fetches(hit, &request.pages);
+        if request.state().admits_like_new_prompt() && !fetches {
             let refusal = least_need(self.rules, self.cache, request, chunk, hit);
             self.requests.waiting.refuse((request.submission, key), refusal);
         }
@@ -137,7 +147,7 @@ impl Round<'_> {
         let reserve = PrefillReserve::new(self.rules, request, chunk, false);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
         match self.admit_more(key, &demands) {
-            Err(NoCapacity) => Outcome::NoCapacity,
+            Err(_) => Outcome::NoCapacity,
             Ok(()) => self.chunk_admitted(key, chunk, &Hit::default()),
         }
     }
@@ -154,20 +164,24 @@ impl Round<'_> {
     }
 
     /// What the tiers hold of a prompt; at least its last token stays to be computed.
-    fn probe(&self, key: RequestKey) -> Hit {
-        let request = &self.requests[key];
-        // With the prefix cache off a prompt is not matched; a retracted one still finds its own
-        // snapshot, which is recovery and not reuse.
-        if self.rules.config.disable_prefix_cache && request.state() == State::Submitted {
-            return self.cache.no_hit();
-        }
-        let recomputed = self.rules.config.prefix_replay_tokens.max(1);
-        let bound = (request.prompt_tokens - recomputed).max(0) / self.rules.granularity;
-        let pages = &request.pages[..bound as usize];
+    fn probe(&mut self, key: RequestKey) -> Hit {
+        let bound = self.matchable_pages(key);
+        let pages = &self.requests[key].pages[..bound];
         match self.lands_remotely(key) {
             true => self.cache.probe_landing(pages),
             false => self.cache.probe(pages),
         }
+    }
+
+    fn matchable_pages(&self, key: RequestKey) -> usize {
+        let request = &self.requests[key];
+        // With the prefix cache off a prompt is not matched; a retracted one still finds its own
+        // snapshot, which is recovery and not reuse.
+        if self.rules.config.disable_prefix_cache && request.state() == State::Submitted {
+            return 0;
+        }
+        let recomputed = self.rules.config.prefix_replay_tokens.max(1);
+        ((request.prompt_tokens - recomputed).max(0) / self.rules.granularity) as usize
     }
 
     fn chunk_admitted(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) -> Outcome {

@@ -6,7 +6,7 @@ use super::batch::{DecodeOp, PrefillOp};
 use super::chunk::Chunk;
 use super::demand::{PrefillReserve, landing_demands};
 use super::round::Round;
-use crate::cache::admission::{FirstAdmission, NoCapacity};
+use crate::cache::admission::FirstAdmission;
 use crate::cache::{Hit, Progress};
 use crate::config::Role;
 use crate::request::{Refusal, RequestKey, State};
@@ -58,7 +58,7 @@ impl Round<'_> {
         let fresh = &mut self.build.fresh;
         let admitted =
             self.cache.admit(&mut request.holdings, Some(first), &demands, Progress::NONE, fresh);
-        if admitted == Err(NoCapacity) {
+        if admitted.is_err() {
             // A shorter hit needs more, a longer one is watched for, and no budget matters.
             let need = self.cache.need(hit, &demands, true);
             let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();

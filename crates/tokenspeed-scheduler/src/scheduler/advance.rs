@@ -26,8 +26,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`],
-    /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen,
-    /// [`Error::UnsupportedFeature`] for a failed load.
+    /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen.
     pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
         let mut expected: FxHashMap<RequestKey, Expected> = FxHashMap::default();
         for event in &events {
@@ -144,11 +143,6 @@ impl Scheduler {
     fn foresee_acknowledgement(&self, event: &Event) -> Result<()> {
         let (op_id, is_store) = match *event {
             Event::WriteBackDone { op_id } => (op_id, true),
-            Event::LoadBackDone { success: false, .. } => {
-                let feature = "a load-back that failed; only a fetch from L3 storage can, and \
-                               `enable_l3_storage` is not offered yet";
-                return Err(Error::UnsupportedFeature { feature: feature.into() });
-            }
             Event::LoadBackDone { op_id, .. } => (op_id, false),
             _ => return Ok(()),
         };
@@ -162,8 +156,13 @@ impl Scheduler {
 
     fn carry_out(&mut self, event: Event) {
         match event {
-            Event::WriteBackDone { op_id } | Event::LoadBackDone { op_id, .. } => {
-                self.cache.complete_transfer(op_id);
+            Event::WriteBackDone { op_id } => {
+                self.cache.complete_transfer(op_id, true);
+                return;
+            }
+            Event::LoadBackDone { op_id, success } => {
+                let failed = self.cache.complete_transfer(op_id, success);
+                self.retract_readers(failed);
                 return;
             }
             _ => {}
@@ -187,6 +186,7 @@ impl Scheduler {
                 self.land_remote_prefill(key, bootstrap_token);
             }
             Event::Retract { .. } => self.retract_without_snapshot(key),
+            Event::UpdateReserveNumTokens { .. } if !self.requests[key].state().is_resident() => {}
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
                 self.requests[key].reserve_next_tokens = Some(reserve_num_tokens);
             }
@@ -235,7 +235,7 @@ impl Scheduler {
     /// The blocks do not hold what they should: nothing is published, and the request starts over as
     /// a new prompt (`scheduler.md` §4). Its forward was withheld: no result is owed any more. One that
     /// comes late by a handle of that stay, or before it is admitted again, counts for nothing.
-    fn retract_without_snapshot(&mut self, key: RequestKey) {
+    pub(super) fn retract_without_snapshot(&mut self, key: RequestKey) {
         if !self.requests[key].state().is_resident() {
             return;
         }

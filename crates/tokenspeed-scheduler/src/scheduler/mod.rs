@@ -1,6 +1,7 @@
 //! The front door: requests and events in, plans out, gauges to look at (`api.md`, "The scheduler").
 
 mod advance;
+mod failed_load;
 mod gauges;
 mod results;
 mod spec;
@@ -42,11 +43,9 @@ impl Scheduler {
     /// A scheduler over an empty pool.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] for what no scheduler can run, [`Error::UnsupportedFeature`] for what
-    /// this one does not offer yet.
+    /// [`Error::InvalidConfig`] for what no scheduler can run.
     pub fn new(config: SchedulerConfig) -> Result<Scheduler> {
         config.validate()?;
-        refuse_unsupported(&config)?;
         let rules = Rules::new(&config)?;
         Ok(Scheduler {
             rules,
@@ -147,14 +146,6 @@ impl Scheduler {
         }
         self.cache.forget_pages(&request.pages);
     }
-}
-
-fn refuse_unsupported(config: &SchedulerConfig) -> Result<()> {
-    let refuse = |feature: &str| Err(Error::UnsupportedFeature { feature: feature.into() });
-    if config.enable_l3_storage {
-        return refuse("`enable_l3_storage`; leave it False");
-    }
-    Ok(())
 }
 
 impl Request {

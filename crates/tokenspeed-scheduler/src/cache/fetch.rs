@@ -1,0 +1,248 @@
+//! Host hits that must first be fetched from an external store (L3), and loads that failed
+//! (`cache.md` §8; `scheduler.md` §1, L3 Host prefetch).
+
+use super::admission::{FirstAdmission, NoCapacity};
+use super::coordinator::Coordinator;
+use super::geometry::{BlockId, Geometry, GroupIndex, HOLE};
+use super::ledger::{Ledger, Obstacle};
+use super::matcher::{self, Bounds, Hit, Holds};
+use super::stored::{StoredKey, StoredKeys};
+use super::tier::{BlockKey, BoundaryKind, EntryFacts, Tier};
+use super::transfer::BlockCopy;
+use crate::identity::{PageId, PrefixPages};
+
+/// A load in the making.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// Its blocks so far.
+    pub blocks: Vec<BlockCopy>,
+    /// Host blocks for what is fetched, in the order in which the slots will take them.
+    pub fetches: std::vec::IntoIter<BlockId>,
+}
+
+/// A block of the hit that is not on the Device.
+type Slot = (GroupIndex, BlockKey);
+
+/// The Host, and what could be fetched into it.
+struct Reachable<'a> {
+    host: &'a Tier,
+    stored: &'a StoredKeys,
+    names: &'a PrefixPages,
+    geometries: &'a [Geometry],
+}
+
+impl Holds for Reachable<'_> {
+    fn has(&self, group: GroupIndex, page: PageId, ordinal: usize) -> bool {
+        self.host.has(group, page, ordinal)
+            || self.stored.contains(&(group, *self.names.hash(page), ordinal as u16))
+    }
+
+    fn has_page(&self, group: GroupIndex, page: PageId) -> bool {
+        (0..self.geometries[group].blocks_per_page).all(|ordinal| self.has(group, page, ordinal))
+    }
+}
+
+impl Coordinator {
+    /// An external store holds a block.
+    pub fn register_stored(&mut self, key: StoredKey) {
+        self.stored.insert(key);
+        if let Some(page) = self.pages.find(&key.1) {
+            self.newly_cached.push(page);
+        }
+    }
+
+    /// It does not, or no more.
+    pub fn unregister_stored(&mut self, key: &StoredKey) {
+        self.stored.remove(key);
+    }
+
+    /// Whether anything of a hit has to be fetched first.
+    pub fn fetches(&self, hit: &Hit, pages: &[PageId]) -> bool {
+        !self.stored.is_empty() && self.host_slots(hit, pages).any(|slot| !self.on_host(slot))
+    }
+
+    /// The hit, shortened until the Host can hold all that it has to fetch. First the cover of the closed
+    /// groups is, so that the promotion boundary lies where they can follow; then, at every
+    /// shorter length, the other groups settle again, since cutting a window can leave a hole in it.
+    pub(super) fn probe_with_storage(&mut self, pages: &[PageId]) -> Hit {
+        let mut bounds = Bounds::all_of(pages);
+        let mut hit = self.probe_reachable(pages, bounds);
+        if !self.fetches(&hit, pages) {
+            return hit;
+        }
+        bounds.cover = hit.promotion_boundary_pages.unwrap_or(hit.total_pages);
+        while bounds.cover > hit.device_pages {
+            let slots = self.closed_slots(&hit, pages, bounds.cover);
+            if self.host_can_hold(&slots) {
+                break;
+            }
+            bounds.cover -= 1;
+        }
+        bounds.total = bounds.cover;
+        loop {
+            hit = self.probe_reachable(pages, bounds);
+            let slots: Vec<Slot> = self.host_slots(&hit, pages).collect();
+            if hit.total_pages == hit.device_pages || self.host_can_hold(&slots) {
+                return hit;
+            }
+            bounds.total = hit.total_pages - 1;
+        }
+    }
+
+    fn probe_reachable(&self, pages: &[PageId], bounds: Bounds) -> Hit {
+        let reachable = self.host.as_ref().map(|host| Reachable {
+            host,
+            stored: &self.stored,
+            names: &self.pages,
+            geometries: &self.geometries,
+        });
+        matcher::probe(&self.geometries, &self.device, reachable.as_ref(), pages, bounds)
+    }
+
+    /// What a hit takes from the Host, group by group.
+    fn host_slots<'a>(
+        &'a self,
+        hit: &'a Hit,
+        pages: &'a [PageId],
+    ) -> impl Iterator<Item = Slot> + 'a {
+        hit.groups.iter().enumerate().flat_map(move |(group, span)| {
+            span.host.clone().map(move |slot| (group, self.key_of(group, slot, pages)))
+        })
+    }
+
+    /// What the closed groups would take from the Host to cover so many pages.
+    fn closed_slots(&self, hit: &Hit, pages: &[PageId], cover: usize) -> Vec<Slot> {
+        let closed = self.geometries.iter().enumerate().filter(|(_, g)| g.is_prefix_closed());
+        let slots = closed.flat_map(|(group, geometry)| {
+            let span = geometry.hit_slots(hit.device_pages)..geometry.hit_slots(cover);
+            span.map(move |slot| (group, self.key_of(group, slot, pages)))
+        });
+        slots.collect()
+    }
+
+    fn key_of(&self, group: GroupIndex, slot: usize, pages: &[PageId]) -> BlockKey {
+        let per_page = self.geometries[group].blocks_per_page;
+        BlockKey { page: pages[slot / per_page], ordinal: (slot % per_page) as u16 }
+    }
+
+    fn on_host(&self, (group, key): Slot) -> bool {
+        self.host_block((group, key)) != HOLE
+    }
+
+    fn host_block(&self, (group, key): Slot) -> BlockId {
+        let host = self.host.as_ref();
+        host.map_or(HOLE, |host| host.lookup(group, key.page, usize::from(key.ordinal)))
+    }
+
+    /// Whether the Host has room for those of the slots that must be fetched, with the others where they are.
+    fn host_can_hold(&mut self, slots: &[Slot]) -> bool {
+        let mut needed = vec![0; self.geometries.len()];
+        let missing = slots.iter().filter(|&&slot| !self.on_host(slot));
+        missing.for_each(|&(group, _)| needed[group] += 1);
+        let held = self.pin_on_host(slots);
+        let host = self.host.as_ref().expect("a Host hit needs a Host tier");
+        let ledger = Ledger::new(&host.pool, self.geometries.len(), Obstacle::Pinned);
+        let fits = ledger.fits(&needed);
+        self.unpin_on_host(held);
+        fits
+    }
+
+    fn pin_on_host(&mut self, slots: &[Slot]) -> Vec<(GroupIndex, BlockId)> {
+        let held = slots.iter().map(|&slot| (slot.0, self.host_block(slot)));
+        let held: Vec<_> = held.filter(|&(_, block)| block != HOLE).collect();
+        let host = self.host.as_mut().expect("a Host hit needs a Host tier");
+        held.iter().for_each(|&(group, block)| host.pin(group, block));
+        held
+    }
+
+    fn unpin_on_host(&mut self, held: Vec<(GroupIndex, BlockId)>) {
+        let host = self.host.as_mut().expect("a Host hit needs a Host tier");
+        held.into_iter().for_each(|(group, block)| host.unpin(group, block));
+    }
+
+    /// A Host block for each slot of the hit that must be fetched. Refused, with nothing but cached Host
+    /// blocks given up for it, where the order of placement leaves one without. What the hit reads stays.
+    pub(super) fn take_fetches(
+        &mut self,
+        first: Option<FirstAdmission<'_>>,
+    ) -> Result<Load, NoCapacity> {
+        let Some(first) = first.filter(|first| self.fetches(first.hit, first.pages)) else {
+            return Ok(Load::default());
+        };
+        let slots: Vec<Slot> = self.host_slots(first.hit, first.pages).collect();
+        let held = self.pin_on_host(&slots);
+        let missing: Vec<Slot> = slots.into_iter().filter(|&slot| !self.on_host(slot)).collect();
+        let found = self.host_blocks_for(&missing);
+        self.unpin_on_host(held);
+        if found.iter().all(Option::is_some) {
+            let fetches: Vec<BlockId> = found.into_iter().flatten().collect();
+            return Ok(Load { blocks: Vec::new(), fetches: fetches.into_iter() });
+        }
+        let host = self.host.as_mut().expect("a Host hit needs a Host tier");
+        for (&(group, _), block) in missing.iter().zip(found) {
+            block.into_iter().for_each(|block| host.release(group, block));
+        }
+        Err(NoCapacity::Host)
+    }
+
+    /// Starts the fetch and the load of one slot into a fresh Device block that nothing names yet.
+    pub(super) fn fetch_slot(
+        &mut self,
+        group: GroupIndex,
+        slot: usize,
+        key: BlockKey,
+        epoch: u64,
+        load: &mut Load,
+    ) -> BlockId {
+        let host = load.fetches.next().expect("a Host block was taken for each fetch");
+        let device = self.device.acquire(group).expect("admission has made room");
+        self.device.pin(group, device);
+        self.pages.retain(key.page);
+        let kind = BoundaryKind::Chunk;
+        let facts = EntryFacts { epoch, slot: slot as u32, kind, acquired: false };
+        load.blocks.push(BlockCopy { group, device, host, key, facts, fetched: true, disowned: false });
+        device
+    }
+
+    /// A fetch has succeeded: both ends hold what their key says.
+    pub(super) fn index_fetched(&mut self, copy: BlockCopy, chain: &[PageId], tokens: &[i32]) {
+        self.index_on_host(copy);
+        let BlockCopy { group, device, key, facts, .. } = copy;
+        if self.device.lookup(group, key.page, usize::from(key.ordinal)) == HOLE {
+            let depth = chain.iter().position(|&page| page == key.page);
+            let depth = depth.expect("a fetched page is one of its hit's");
+            self.cache_on_device(group, device, key, facts, (&chain[..=depth], tokens));
+        }
+    }
+
+    /// A load has failed: its destination does not hold what the index may say since its admission.
+    pub(super) fn unindex_failed(&mut self, copy: BlockCopy) {
+        if self.device.key(copy.group, copy.device) == Some(copy.key) {
+            self.evict_from_device(copy.group, copy.device);
+        }
+    }
+
+    /// Takes pages out of both indices, and out of the stores on their way: what they say was computed
+    /// from blocks that did not hold what they should. The Device blocks that are named no more.
+    pub fn disown(&mut self, pages: &[PageId]) -> Vec<(GroupIndex, BlockId)> {
+        let mut disowned = Vec::new();
+        for group in 0..self.geometries.len() {
+            for &page in pages {
+                for ordinal in 0..self.geometries[group].blocks_per_page {
+                    let block = self.device.lookup(group, page, ordinal);
+                    if block != HOLE {
+                        self.evict_from_device(group, block);
+                        disowned.push((group, block));
+                    }
+                    let Some(host) = &mut self.host else { continue };
+                    let block = host.lookup(group, page, ordinal);
+                    if block != HOLE {
+                        host.evict(&mut self.pages, group, block);
+                    }
+                }
+            }
+        }
+        self.transfers.disown(pages);
+        disowned
+    }
+}
