@@ -14,6 +14,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tokenspeed.rerun import describe_plan, describe_step, play
+from tokenspeed.scheduler import RecordingError, SchedulerError
 from tokenspeed.simulate.html import render_html, render_sweep_html
 from tokenspeed.simulate.perfetto import Window, write_perfetto
 from tokenspeed.simulate.player import ConfigurationRefused, OnProgress, Player, Standstill
@@ -248,6 +250,75 @@ def replay(
         click.echo(note, err=True)
 
 
+@commands.command(short_help="Make the calls of a recording again.")
+@click.argument("recording", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--until", type=click.IntRange(min=1), metavar="ROUND", help="Stop after this round.")
+@click.option("--show", is_flag=True, help="Print the last plan made.")
+@click.option("--quiet", is_flag=True, help="Show no progress bar.")
+def rerun(recording: Path, until: int | None, show: bool, quiet: bool) -> None:
+    """Make the calls of a recording (Scheduler.record) again, and compare every answer and the
+    digest of every plan. The first that differs is shown, with the plan of now.
+
+    Exits with 0 if all are the same, with 1 if one differs, with 2 if the file cannot be read.
+
+    \b
+    Examples:
+      tokenspeed rerun run.jsonl.gz                      do the plans come out the same?
+      tokenspeed rerun run.jsonl.gz --until 120 --show   what was the plan of round 120?
+    """
+    try:
+        with _progress(quiet, lambda done, total, _: f"{done:,} of {total:,} bytes") as bar:
+            played = play(recording, until, bar("rerun"))
+    except RecordingError as error:
+        raise InputError(str(error)) from None
+    except SchedulerError as error:
+        raise InputError(f"recording '{recording}', line 1: {error}") from None
+    counts = f"{recording}: {played.calls:,} calls, {played.rounds:,} rounds"
+    if played.cut_line is not None:
+        click.echo(f"{recording}: ends within line {played.cut_line:,}; played up to it", err=True)
+    if played.same:
+        click.echo(f"{counts}, all as recorded by {played.version}")
+    elif played.broke_off is not None:
+        click.echo(f"{counts}, recorded by {played.version}; the last one broke off:")
+        click.echo(f"  {played.broke_off}")
+    else:
+        click.echo(f"{counts}, recorded by {played.version}; the last one differs:")
+    if played.last is not None and not (played.last.same and played.last.recorded):
+        click.echo(describe_step(played.last))
+    if played.plan is not None and (show or not played.same):
+        click.echo(f"The plan of round {played.rounds:,}:")
+        click.echo(describe_plan(played.plan))
+    if not played.same:
+        sys.exit(1)
+
+
+@commands.command(short_help="Show an engine's cache events as they come.")
+@click.argument("endpoint")
+@click.option("--replay", metavar="ENDPOINT", help="Where to ask for what was missed.")
+@click.option("--topic", default="", metavar="TEXT", help="Only topics that begin so.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N batches.")
+def events(endpoint: str, replay: str | None, topic: str, count: int | None) -> None:
+    """Show what enters and leaves the prefix cache of the engine that publishes at ENDPOINT.
+
+    With --replay it begins with the oldest batch that the engine keeps, and asks again for what it
+    misses.
+
+    \b
+    Example:
+      tokenspeed events tcp://localhost:5557 --replay tcp://localhost:5558
+    """
+    try:
+        from tokenspeed.events.show import NotEvents, show
+    except ModuleNotFoundError as error:
+        raise click.ClickException(str(error)) from None
+    try:
+        show(endpoint, replay, topic, count, click.echo)
+    except NotEvents as error:
+        raise InputError(str(error)) from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def _load(path: Path) -> Trace:
     try:
         return load_trace(path)
@@ -261,10 +332,20 @@ def _run_sweep(trace: Trace, sweep: Sweep, quiet: bool) -> list[Report]:
         return sweep.run(trace, lambda n: bar(f"{sweep.name}, {n + 1} of {total}"))
 
 
+OnProgressText = Callable[[int, int, float], str]
+"""What stands behind a bar: from what is done, all there is, and the virtual time in seconds."""
+
+
+def _replayed(done: int, total: int, now_s: float) -> str:
+    return f"{done:,} of {total:,} requests, {now_s:,.0f} s played"
+
+
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], OnProgress | None]]:
+def _progress(
+    quiet: bool, describe: OnProgressText = _replayed
+) -> Iterator[Callable[[str], OnProgress | None]]:
     """A progress bar on standard error, if that is a terminal; gives a function that names the
-    next replay and returns its callback."""
+    next run and returns its callback."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda name: None
@@ -281,7 +362,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], OnProgress | None]]:
             task = progress.add_task(name, total=None, state="")
 
             def update(done: int, total: int, now_s: float) -> None:
-                state = f"{done:,} of {total:,} requests, {now_s:,.0f} s played"
+                state = describe(done, total, now_s)
                 progress.update(task, completed=done, total=total, state=state)
 
             return update

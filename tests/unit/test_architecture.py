@@ -12,17 +12,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "python" / "tokenspeed"
 CORE = ROOT / "crates" / "tokenspeed-scheduler" / "src"
+RECORDING = ROOT / "crates" / "tokenspeed-recording" / "src"
 BINDINGS = ROOT / "crates" / "tokenspeed-python" / "src"
 
 LINES_MAX = 400
 
 PYTHON_MAY_IMPORT = {
     "scheduler": set[str](),
+    "events": {"scheduler"},
     "simulate": {"scheduler"},
     "runtime": {"scheduler"},
     "models": {"runtime"},
     "engine": {"models", "runtime", "scheduler"},
-    "cli": {"engine", "models", "runtime", "scheduler", "simulate"},
+    "rerun": {"scheduler"},
+    "cli": {"engine", "events", "models", "rerun", "runtime", "scheduler", "simulate"},
 }
 
 CORE_MAY_USE = {
@@ -136,8 +139,22 @@ def test_what_is_absent(places: list[str], pattern: str, reason: str) -> None:
             assert found is None, f"{file.relative_to(ROOT)} has `{found and found[0]}`: {reason}"
 
 
-def test_the_core_forbids_unsafe_code() -> None:
-    assert "#![forbid(unsafe_code)]" in (CORE / "lib.rs").read_text(encoding="utf-8")
+@pytest.mark.parametrize("crate", [CORE, RECORDING], ids=lambda crate: crate.parent.name)
+def test_the_core_and_its_recordings_forbid_unsafe_code(crate: Path) -> None:
+    assert "#![forbid(unsafe_code)]" in (crate / "lib.rs").read_text(encoding="utf-8")
+
+
+def test_a_recording_knows_the_front_door_alone() -> None:
+    seen = set()
+    for path in rust_files(RECORDING):
+        text = code(path)
+        assert not re.search(r"\b(Instant|SystemTime|std::thread|pyo3|numpy|e?println!)", text), (
+            path
+        )
+        for found in re.finditer(r"\btokenspeed_scheduler::(?:\{([^}]*)\}|(\w+))", text):
+            seen |= {name.strip() for name in (found[1] or found[2]).split(",") if name.strip()}
+    assert "ExecutionPlan" in seen
+    assert all(name[0].isupper() for name in seen), seen
 
 
 HASHED = re.compile(r"\b(\w+)\s*(?::[^;={,\n]*?|=\s*)\b(?:Fx)?Hash(?:Map|Set|Table)\b")
@@ -177,6 +194,7 @@ def test_the_bindings_keep_unsafe_code_to_views_and_explain_it() -> None:
 
 
 def test_no_file_is_longer_than_a_sitting() -> None:
-    files = [*rust_files(CORE), *rust_files(BINDINGS), *PYTHON.rglob("*.py")]
+    rust = [path for crate in (CORE, RECORDING, BINDINGS) for path in rust_files(crate)]
+    files = [*rust, *PYTHON.rglob("*.py")]
     long = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in files}
     assert {name: lines for name, lines in long.items() if lines > LINES_MAX} == {}

@@ -108,7 +108,6 @@ def test_a_group_looks_at_itself() -> None:
         for role in (SchedulerConfig.Role.P, SchedulerConfig.Role.D)
     ]
     + [
-        {"enable_kv_cache_events": True},
         {"enable_l3_storage": True, "num_host_pages": 9},
     ],
     ids=str,

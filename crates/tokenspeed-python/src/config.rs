@@ -174,7 +174,7 @@ pub struct SchedulerConfig {
     disable_prefix_cache: bool,
     /// An external store behind the host tier.
     enable_l3_storage: bool,
-    /// Record what enters and leaves the cache, for `Scheduler.drain_kv_events`.
+    /// Record what enters and leaves the Device's prefix cache, for `Scheduler.drain_kv_events`.
     enable_kv_cache_events: bool,
     /// Fused role only: prefill and decode may share a round.
     enable_mixed_prefill_decode: bool,

@@ -5,6 +5,7 @@ use std::sync::{LockResult, Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
+use tokenspeed_recording::{Answered, Call, Recorded};
 use tokenspeed_scheduler::{Error, Result, Scheduler};
 
 use crate::errors;
@@ -12,7 +13,7 @@ use crate::errors;
 /// The core behind its lock. A panic inside poisons the lock and becomes an InternalError, as does
 /// every later call.
 #[derive(Debug)]
-pub struct Guarded(Mutex<Scheduler>);
+pub struct Guarded(Mutex<Recorded>);
 
 /// Why a call gave nothing.
 enum Failure {
@@ -31,7 +32,7 @@ impl From<Error> for Failure {
 impl Guarded {
     /// What `build` gives, behind a lock.
     pub fn new(py: Python<'_>, build: impl FnOnce() -> Result<Scheduler>) -> PyResult<Guarded> {
-        Ok(Guarded(Mutex::new(checked(py, build)?)))
+        Ok(Guarded(Mutex::new(Recorded::new(checked(py, build)?))))
     }
 
     /// Runs `work` on the core while it holds the interpreter.
@@ -39,6 +40,15 @@ impl Guarded {
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Scheduler) -> Result<T>,
+    ) -> PyResult<T> {
+        self.held(py, |core| work(&mut core.scheduler))
+    }
+
+    /// As `attached`, with the recording.
+    pub fn held<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Recorded) -> Result<T>,
     ) -> PyResult<T> {
         without_panic(|| locked(self.0.lock_py_attached(py), work))
             .map_err(|failure| exception(py, failure))
@@ -49,13 +59,33 @@ impl Guarded {
         &self,
         py: Python<'_>,
         long: bool,
-        work: impl FnOnce(&mut Scheduler) -> Result<T> + Send,
+        work: impl FnOnce(&mut Recorded) -> Result<T> + Send,
     ) -> PyResult<T> {
         if !long {
-            return self.attached(py, work);
+            return self.held(py, work);
         }
         py.detach(|| without_panic(|| locked(self.0.lock(), work)))
             .map_err(|failure| exception(py, failure))
+    }
+
+    /// Makes a call that may change a plan: as `run`, and it is recorded if the engine asked for that.
+    /// A recording that breaks off is a warning.
+    pub fn call<A: Send, T: Answered + Send>(
+        &self,
+        py: Python<'_>,
+        long: bool,
+        arguments: A,
+        call: impl FnOnce(&A) -> Call<'_> + Send,
+        method: impl FnOnce(&mut Scheduler, A) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let (result, failure) = self.run(py, long, |core| {
+            let result = core.call(arguments, call, method);
+            Ok((result, core.take_failure().cloned()))
+        })?;
+        if let Some(failure) = failure {
+            errors::warn(py, &failure);
+        }
+        result.map_err(|error| errors::exception(py, &error))
     }
 
     /// Looks something up.
@@ -70,8 +100,8 @@ pub fn checked<T>(py: Python<'_>, work: impl FnOnce() -> Result<T>) -> PyResult<
 }
 
 fn locked<T>(
-    lock: LockResult<MutexGuard<'_, Scheduler>>,
-    work: impl FnOnce(&mut Scheduler) -> Result<T>,
+    lock: LockResult<MutexGuard<'_, Recorded>>,
+    work: impl FnOnce(&mut Recorded) -> Result<T>,
 ) -> std::result::Result<T, Failure> {
     match lock {
         Ok(mut core) => Ok(work(&mut core)?),

@@ -19,8 +19,10 @@ mod items;
 mod kv_events;
 mod plan;
 mod prefix_cache;
+mod recording;
 mod repr;
 mod request;
+mod rerun;
 mod scheduler;
 mod views;
 
@@ -51,6 +53,8 @@ mod _core {
     use crate::plan::{AbortNotice, ExecutionPlan};
     #[pymodule_export]
     use crate::request::RequestSpec;
+    #[pymodule_export]
+    use crate::rerun::{Rerun, RerunStep};
     #[pymodule_export]
     use crate::scheduler::Scheduler;
     use pyo3::prelude::*;

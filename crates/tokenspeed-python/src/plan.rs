@@ -152,6 +152,17 @@ impl ExecutionPlan {
         self.0.plan.aborts.iter().map(AbortNotice::from).collect()
     }
 
+    /// A number of 64 bits for all that an executor acts upon: the same for the same plan in every
+    /// process, on every machine.
+    ///
+    /// Mirrored schedulers agree while their digests do. Give the digest of the plan before, and one
+    /// number stands for all plans so far. Of the block tables it covers `changed_cells`, so that
+    /// its cost follows what the round changed.
+    #[pyo3(signature = (previous = 0))]
+    fn digest(&self, previous: u64) -> u64 {
+        self.0.plan.digest(previous)
+    }
+
     /// How many requests this round retracted.
     #[getter]
     fn num_retractions(&self) -> usize {

@@ -1,10 +1,13 @@
 //! The prefix cache as a whole: emptying it, naming its pages, an external store's keys.
 
+use std::borrow::Cow;
+
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use tokenspeed_recording::Call;
 use tokenspeed_scheduler as core;
+use tokenspeed_scheduler::StorageKeys;
 
-use crate::errors;
 use crate::integers::Tokens;
 use crate::items;
 use crate::scheduler::Scheduler;
@@ -14,12 +17,12 @@ impl Scheduler {
     /// Empties the Device's prefix cache; False, and nothing changed, while something else owns a
     /// part of it.
     fn clear_l1_cache(&self, py: Python<'_>) -> PyResult<bool> {
-        self.core.attached(py, |core| Ok(core.clear_l1_cache()))
+        self.core.call(py, false, (), |()| Call::ClearL1Cache, |core, ()| Ok(core.clear_l1_cache()))
     }
 
     /// Empties the prefix caches of both tiers, or neither.
     fn clear_cache(&self, py: Python<'_>) -> PyResult<bool> {
-        self.core.attached(py, |core| Ok(core.clear_cache()))
+        self.core.call(py, false, (), |()| Call::ClearCache, |core, ()| Ok(core.clear_cache()))
     }
 
     /// Whether `clear_l1_cache` would.
@@ -45,9 +48,9 @@ impl Scheduler {
         &self,
         py: Python<'py>,
         #[pyo3(from_py_with = items::of)] content_hashes: Vec<Bound<'py, PyString>>,
-    ) -> PyResult<StorageKeys<'py>> {
+    ) -> PyResult<Expanded<'py>> {
         let blocks = self.core.read(py, |core| core.expand_prefix_pages(content_hashes.len()))?;
-        let mut keys = StorageKeys::default();
+        let mut keys = Expanded::default();
         for (group, page, ordinal) in blocks {
             keys.0.push(group);
             keys.1.push(content_hashes[page].clone());
@@ -65,11 +68,14 @@ impl Scheduler {
         #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
         #[pyo3(from_py_with = items::of)] page_offsets: Vec<i64>,
     ) -> PyResult<()> {
-        let _ = (group_ids, content_hashes, page_offsets);
-        Err(errors::unsupported(
+        let keys = StorageKeys { group_ids, content_hashes, page_offsets };
+        self.core.call(
             py,
-            "`register_storage_keys` needs `enable_l3_storage`, which this version does not offer",
-        ))
+            true,
+            keys,
+            |keys| Call::RegisterStorageKeys(Cow::Borrowed(keys)),
+            core::Scheduler::register_storage_keys,
+        )
     }
 
     /// Tells that the external store no longer holds these blocks. Raises UnsupportedError: this
@@ -81,14 +87,17 @@ impl Scheduler {
         #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
         #[pyo3(from_py_with = items::of)] page_offsets: Vec<i64>,
     ) -> PyResult<()> {
-        let _ = (group_ids, content_hashes, page_offsets);
-        Err(errors::unsupported(
+        let keys = StorageKeys { group_ids, content_hashes, page_offsets };
+        self.core.call(
             py,
-            "`unregister_storage_keys` needs `enable_l3_storage`, which this version does not offer",
-        ))
+            true,
+            keys,
+            |keys| Call::UnregisterStorageKeys(Cow::Borrowed(keys)),
+            core::Scheduler::unregister_storage_keys,
+        )
     }
 }
 
 /// Keys of an external store: group indices, content hashes, ordinals in the page.
 #[derive(Default, IntoPyObject)]
-struct StorageKeys<'py>(Vec<usize>, Vec<Bound<'py, PyString>>, Vec<usize>);
+struct Expanded<'py>(Vec<usize>, Vec<Bound<'py, PyString>>, Vec<usize>);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use numpy::PyArray2;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
+use tokenspeed_recording::Call;
 use tokenspeed_scheduler as core;
 use tokenspeed_scheduler::{Event, Handle};
 
@@ -17,6 +18,7 @@ use crate::execution_event::ExecutionEvent;
 use crate::guard::Guarded;
 use crate::integers::{Integers, Tokens};
 use crate::items;
+use crate::kv_events;
 use crate::plan::{ExecutionPlan, GroupNames, PlanData};
 use crate::request::RequestSpec;
 use crate::views;
@@ -45,10 +47,7 @@ pub struct Scheduler {
 impl Scheduler {
     #[new]
     fn new(py: Python<'_>, config: PyRef<'_, SchedulerConfig>) -> PyResult<Self> {
-        let config = config.to_core(py)?;
-        let groups = Arc::new(GroupNames::of(py, &config));
-        let core = Guarded::new(py, || core::Scheduler::new(config))?;
-        Ok(Scheduler { core, groups })
+        Scheduler::of(py, config.to_core(py)?)
     }
 
     /// Takes new requests (RequestSpec) in, all or none.
@@ -63,7 +62,13 @@ impl Scheduler {
         let specs: Vec<core::RequestSpec> =
             request_specs.iter().map(|spec| (&**spec).into()).collect();
         let tokens: usize = specs.iter().map(|spec| spec.tokens.len()).sum();
-        self.core.run(py, tokens > QUICK_TOKENS, |core| core.submit_requests(specs))
+        self.core.call(
+            py,
+            tokens > QUICK_TOKENS,
+            specs,
+            |specs| Call::SubmitRequests(specs.into()),
+            core::Scheduler::submit_requests,
+        )
     }
 
     /// Carries an ExecutionEvent out: all of its events in their order, or none. One for a request
@@ -73,7 +78,13 @@ impl Scheduler {
     fn advance(&self, py: Python<'_>, event: PyRef<'_, ExecutionEvent>) -> PyResult<()> {
         let events = event.events.clone();
         let ends = events.iter().filter(|event| ends_request(event)).count();
-        self.core.run(py, ends > QUICK_ENDS, |core| core.advance(events))
+        self.core.call(
+            py,
+            ends > QUICK_ENDS,
+            events,
+            |events| Call::Advance(events.into()),
+            core::Scheduler::advance,
+        )
     }
 
     /// Feeds the results of many forwards at once, all or none: the request of `handles[i]` (uint64)
@@ -88,8 +99,17 @@ impl Scheduler {
         tokens: Tokens,
         offsets: Integers<i64>,
     ) -> PyResult<()> {
-        let handles = named(handles);
-        self.core.attached(py, |core| core.advance_results(&handles, &tokens.0, &offsets.0))
+        self.core.call(
+            py,
+            false,
+            (named(handles), tokens.0, offsets.0),
+            |(handles, tokens, offsets)| Call::AdvanceResults {
+                handles: handles.into(),
+                tokens: tokens.into(),
+                offsets: offsets.into(),
+            },
+            |core, (handles, tokens, offsets)| core.advance_results(&handles, &tokens, &offsets),
+        )
     }
 
     /// Ends the requests of these handles (uint64), all or none: what they computed stays cached.
@@ -98,14 +118,27 @@ impl Scheduler {
     /// Raises EventError for a request whose prompt is not complete.
     fn finish(&self, py: Python<'_>, handles: Integers<u64>) -> PyResult<()> {
         let handles = named(handles);
-        self.core.run(py, handles.len() > QUICK_ENDS, |core| core.finish(&handles))
+        let is_long = handles.len() > QUICK_ENDS;
+        self.core.call(
+            py,
+            is_long,
+            handles,
+            |handles| Call::Finish(handles.into()),
+            |core, handles| core.finish(&handles),
+        )
     }
 
     /// Decides the next round.
     fn next_execution_plan(&self, py: Python<'_>) -> PyResult<ExecutionPlan> {
         let may_admit = self.core.read(py, core::Scheduler::waiting_size)? > 0;
-        let plan = self.core.run(py, may_admit, core::Scheduler::next_execution_plan)?;
-        Ok(ExecutionPlan(Arc::new(PlanData { plan, groups: self.groups.clone() })))
+        let plan = self.core.call(
+            py,
+            may_admit,
+            (),
+            |()| Call::NextExecutionPlan,
+            |core, ()| core.next_execution_plan(),
+        )?;
+        Ok(self.planned(plan))
     }
 
     /// The group's persistent block table, int32 [max_batch_size + 1, columns], by row of the request
@@ -143,16 +176,27 @@ impl Scheduler {
         &self.groups.names
     }
 
-    /// What entered and left the prefix cache since the last call, as `KVEvent`s; [] unless
-    /// `enable_kv_cache_events`.
-    fn drain_kv_events<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
-        PyList::empty(py)
+    /// What a prompt would find in the Device's prefix cache, as changes since the last call:
+    /// KVEvent.BlockRemoved, a page before its parent, then KVEvent.BlockStored, a page after its parent,
+    /// one event a page. [] unless `enable_kv_cache_events`.
+    ///
+    /// A consumer that applies them all holds exactly the pages that prompts would hit, and each page's
+    /// parent. It is the net change: a page that came and went between two calls is not told, and what
+    /// is kept for the next call is bounded by what is cached, however long nobody calls.
+    fn drain_kv_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let events = self.core.attached(py, core::Scheduler::drain_kv_events)?;
+        let objects: Vec<Py<PyAny>> = events
+            .into_iter()
+            .map(|event| kv_events::object(py, event))
+            .collect::<PyResult<_>>()?;
+        PyList::new(py, objects)
     }
 
     /// Debug builds only: breaks off midway, so that tests see what follows.
     #[cfg(debug_assertions)]
     fn _break_off(&self, py: Python<'_>) -> PyResult<()> {
-        self.core.attached(py, |_| panic!("as asked"))
+        let plan: fn(&mut core::Scheduler, ()) -> core::Result<()> = |_, ()| panic!("as asked");
+        self.core.call(py, false, (), |()| Call::NextExecutionPlan, plan)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -168,6 +212,20 @@ impl Scheduler {
             )
         });
         text.unwrap_or_else(|_| "<Scheduler: a call broke off midway>".into())
+    }
+}
+
+impl Scheduler {
+    /// A scheduler of this configuration.
+    pub fn of(py: Python<'_>, config: core::SchedulerConfig) -> PyResult<Self> {
+        let groups = Arc::new(GroupNames::of(py, &config));
+        let core = Guarded::new(py, || core::Scheduler::new(config))?;
+        Ok(Scheduler { core, groups })
+    }
+
+    /// A plan of this scheduler, as Python sees it.
+    pub fn planned(&self, plan: core::ExecutionPlan) -> ExecutionPlan {
+        ExecutionPlan(Arc::new(PlanData { plan, groups: self.groups.clone() }))
     }
 }
 

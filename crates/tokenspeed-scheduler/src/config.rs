@@ -6,6 +6,8 @@
 
 mod group;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 
 pub use group::{
@@ -13,7 +15,7 @@ pub use group::{
 };
 
 /// What an engine does: prefill for a peer, decode what a peer has prefilled, or both by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Role {
     /// Prefill worker: hands every completed prompt to a decoding peer; never retracts.
     P,
@@ -56,7 +58,8 @@ impl Role {
 /// };
 /// assert!(config.validate().is_ok());
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SchedulerConfig {
     /// P: tokens of one prefix page, the unit of hashing and matching.
     pub prefix_granularity: i64,

@@ -20,6 +20,8 @@ pub enum ErrorKind {
     Event,
     /// Something this scheduler does not offer.
     Unsupported,
+    /// A recording of a scheduler's calls, or the file that should hold one.
+    Recording,
     /// A broken invariant: a bug in this crate.
     Internal,
 }
@@ -218,6 +220,39 @@ pub enum Error {
         feature: String,
     },
 
+    /// A recording that would leave out what came before it.
+    ///
+    /// ``the scheduler has had 17 calls; begin a recording before its first one``
+    #[error("the scheduler has had {calls} calls; begin a recording before its first one")]
+    RecordingTooLate {
+        /// How many it has had.
+        calls: u64,
+    },
+
+    /// A recording that cannot be begun, or that has broken off. The scheduler goes on without it.
+    ///
+    /// ``recording 'run.jsonl': no space left on device``
+    #[error("recording '{path}': {what}")]
+    RecordingFailed {
+        /// The file.
+        path: String,
+        /// What the system says of it.
+        what: String,
+    },
+
+    /// A file that is no recording, or one of another format.
+    ///
+    /// ``recording 'run.jsonl', line 3: expected value at column 1``
+    #[error("recording '{path}', line {line}: {what}")]
+    BadRecording {
+        /// The file.
+        path: String,
+        /// Its line, from 1.
+        line: u64,
+        /// What is wrong there.
+        what: String,
+    },
+
     /// A broken invariant.
     ///
     /// ``internal error: 3 blocks are owned by nobody; this is a bug, please report it with the
@@ -250,6 +285,9 @@ impl Error {
             Error::UnknownOperation { .. } => "unknown_operation",
             Error::UnknownGroup { .. } => "unknown_group",
             Error::UnsupportedFeature { .. } => "unsupported_feature",
+            Error::RecordingTooLate { .. } => "recording_too_late",
+            Error::RecordingFailed { .. } => "recording_failed",
+            Error::BadRecording { .. } => "bad_recording",
             Error::Internal { .. } => "internal",
         }
     }
@@ -270,6 +308,9 @@ impl Error {
             | Error::UnknownOperation { .. } => ErrorKind::Event,
             Error::UnknownGroup { .. } => ErrorKind::Config,
             Error::UnsupportedFeature { .. } => ErrorKind::Unsupported,
+            Error::RecordingTooLate { .. }
+            | Error::RecordingFailed { .. }
+            | Error::BadRecording { .. } => ErrorKind::Recording,
             Error::Internal { .. } => ErrorKind::Internal,
         }
     }

@@ -1,7 +1,10 @@
 //! What comes in: events that an engine reports (`api.md`, "Requests and events").
 
+use serde::{Deserialize, Serialize};
+
 /// One report. Ids of requests and operations that are gone are ignored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// A forward's result has landed; `tokens` is empty for an intermediate chunk.
     ExtendResult {

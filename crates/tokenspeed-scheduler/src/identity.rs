@@ -50,6 +50,12 @@ impl ContentHash {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// The first 8 bytes, the first one highest: a page's name where one integer must do (`api.md`,
+    /// `KVEvent`), the same on every engine. It is the first 16 digits of [`ContentHash::to_hex`].
+    pub fn short(&self) -> u64 {
+        u64::from_be_bytes(self.0[..8].try_into().expect("a digest has 32 bytes"))
+    }
+
     /// Reads what [`ContentHash::to_hex`] wrote; `None` where `text` is anything else.
     pub fn from_hex(text: &str) -> Option<ContentHash> {
         let text = text.as_bytes();

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod request;
 pub mod scheduler;
 
+pub use cache::KvEvent;
 pub use capacity::CapacityModel;
 pub use config::{
     CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role, SchedulerConfig,
@@ -27,4 +28,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::Event;
 pub use plan::ExecutionPlan;
 pub use request::Handle;
-pub use scheduler::{RequestSpec, Scheduler};
+pub use scheduler::{RequestSpec, Scheduler, StorageKeys};

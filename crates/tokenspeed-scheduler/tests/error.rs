@@ -8,7 +8,7 @@ fn a() -> String {
 
 #[test]
 fn texts_codes_and_kinds() {
-    use ErrorKind::{Config, Event, Internal, Request, Unsupported};
+    use ErrorKind::{Config, Event, Internal, Recording, Request, Unsupported};
     let cases = [
         (
             Error::InvalidConfig {
@@ -121,6 +121,31 @@ fn texts_codes_and_kinds() {
             "unsupported_feature",
             Unsupported,
             "unsupported: an overlap depth above 1",
+        ),
+        (
+            Error::RecordingTooLate { calls: 17 },
+            "recording_too_late",
+            Recording,
+            "the scheduler has had 17 calls; begin a recording before its first one",
+        ),
+        (
+            Error::RecordingFailed {
+                path: "run.jsonl".into(),
+                what: "no space left on device".into(),
+            },
+            "recording_failed",
+            Recording,
+            "recording 'run.jsonl': no space left on device",
+        ),
+        (
+            Error::BadRecording {
+                path: "run.jsonl".into(),
+                line: 3,
+                what: "expected value at column 1".into(),
+            },
+            "bad_recording",
+            Recording,
+            "recording 'run.jsonl', line 3: expected value at column 1",
         ),
         (
             Error::Internal { what: "3 blocks are owned by nobody".into() },

@@ -39,6 +39,14 @@ class UnsupportedError(SchedulerError):
     """Something that this version does not offer."""
 
 
+class RecordingError(SchedulerError):
+    """A recording cannot be begun or ended, or a file is none."""
+
+
+class RecordingWarning(RuntimeWarning):
+    """A recording has broken off; the scheduler goes on without it."""
+
+
 class InternalError(RuntimeError):
     """A bug of the scheduler. Where a call broke off midway, every later call raises this too."""
 

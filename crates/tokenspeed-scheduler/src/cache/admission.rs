@@ -21,6 +21,8 @@ pub struct FirstAdmission<'a> {
     pub hit: &'a Hit,
     /// The request's complete pages, from the first on.
     pub pages: &'a [PageId],
+    /// The request's tokens.
+    pub tokens: &'a [i32],
     /// The row that the request gets.
     pub row: i32,
 }
@@ -55,14 +57,14 @@ impl Coordinator {
         };
         let own = |victim: &&Candidate| expiring.iter().any(|c| (c.1, c.2) == (victim.1, victim.2));
         for &(_, group, block) in victims.iter().filter(|victim| !own(victim)) {
-            self.device.evict(&mut self.pages, group, block);
+            self.evict_from_device(group, block);
         }
         self.publish_and_expire(holdings, progress);
         for &(_, group, block) in victims.iter().filter(own) {
             // The block may be free by now, or shared: then there is nothing to give up.
             let cached = self.device.key(group, block).is_some();
             if cached && self.device.owners(group, block) == 0 {
-                self.device.evict(&mut self.pages, group, block);
+                self.evict_from_device(group, block);
             }
         }
         if let (Some(first), Some(claimed)) = (first, claimed) {
@@ -265,7 +267,7 @@ impl Coordinator {
             holdings.groups[group].table.push(&mut cells, HOLE);
         }
         for slot in span.host.clone() {
-            let block = self.load_slot(group, slot, first.pages, holdings.epoch, load);
+            let block = self.load_slot(group, slot, first, holdings.epoch, load);
             let mut cells = self.persistent.row(group, first.row);
             holdings.groups[group].table.push(&mut cells, block);
         }

@@ -73,6 +73,9 @@ impl Coordinator {
         if let Some(tier) = &self.host {
             tier.check("Host", &host, &mut count)?;
         }
+        if let Some(events) = &self.events {
+            events.check(&self.geometries, &self.device, &mut count)?;
+        }
         let named = names.len();
         ensure!(
             named == self.pages.len(),

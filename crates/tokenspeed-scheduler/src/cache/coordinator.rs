@@ -3,9 +3,10 @@
 
 use super::geometry::{BlockId, Geometry, GroupIndex};
 use super::holdings::{Computed, Holdings, Progress};
+use super::kv_events::{KvEvent, KvEvents};
 use super::matcher::{self, Hit};
 use super::persistent::{ChangedCell, PersistentTable, PersistentTables};
-use super::tier::{Tier, TierKind};
+use super::tier::{BlockKey, EntryFacts, Tier, TierKind};
 use super::transfer::Transfers;
 use crate::config::{Role, SchedulerConfig};
 use crate::identity::{ContentHash, PageId, PrefixPages};
@@ -33,6 +34,8 @@ pub struct Coordinator {
     epoch: u64,
     /// Pages that either index has learned of since they were last taken.
     pub(super) newly_cached: Vec<PageId>,
+    /// `None` where nobody asked for them.
+    pub(super) events: Option<KvEvents>,
 }
 
 impl Coordinator {
@@ -58,6 +61,9 @@ impl Coordinator {
             promised: vec![0; geometries.len()],
             epoch: 0,
             newly_cached: Vec::new(),
+            events: config
+                .enable_kv_cache_events
+                .then(|| KvEvents::new(&geometries, config.prefix_granularity)),
             geometries,
         }
     }
@@ -127,6 +133,41 @@ impl Coordinator {
     /// Pages that either index has learned of since the last call.
     pub fn take_newly_cached(&mut self) -> Vec<PageId> {
         std::mem::take(&mut self.newly_cached)
+    }
+
+    // --- what the Device's index holds ----------------------------------------------------------
+
+    /// Makes an owned Device block the canonical one of a key of the last page of `chain`; `tokens`
+    /// are the chain's, or more.
+    pub(super) fn cache_on_device(
+        &mut self,
+        group: GroupIndex,
+        block: BlockId,
+        key: BlockKey,
+        facts: EntryFacts,
+        (chain, tokens): (&[PageId], &[i32]),
+    ) {
+        debug_assert_eq!(chain.last(), Some(&key.page));
+        self.device.publish(&mut self.pages, group, block, key, facts);
+        self.newly_cached.push(key.page);
+        if let Some(events) = &mut self.events {
+            events.held(&mut self.pages, chain, tokens);
+        }
+    }
+
+    /// Takes a block out of the Device's index.
+    pub(super) fn evict_from_device(&mut self, group: GroupIndex, block: BlockId) {
+        let key = self.device.evict(&mut self.pages, group, block);
+        if let Some(events) = &mut self.events {
+            events.lost(&mut self.pages, key.page);
+        }
+    }
+
+    /// What a prompt would find on the Device, as changes since the last call: removals leaf first,
+    /// then stores parent first. Empty unless the configuration asks for events.
+    pub fn drain_kv_events(&mut self) -> Vec<KvEvent> {
+        let events = self.events.as_mut();
+        events.map_or_else(Vec::new, |events| events.drain(&mut self.pages, &self.device))
     }
 
     // --- the end of a request's holdings ------------------------------------------------------
@@ -209,7 +250,7 @@ impl Coordinator {
     pub fn clear_device(&mut self) -> bool {
         let clear = self.can_clear();
         if clear {
-            Self::clear(&mut self.device, &mut self.pages, self.geometries.len());
+            self.empty_device_index();
         }
         clear
     }
@@ -219,9 +260,13 @@ impl Coordinator {
         let clear =
             self.can_clear() && self.host.as_ref().is_none_or(|host| self.is_unpinned(host));
         if clear {
-            Self::clear(&mut self.device, &mut self.pages, self.geometries.len());
+            self.empty_device_index();
             if let Some(host) = &mut self.host {
-                Self::clear(host, &mut self.pages, self.geometries.len());
+                for group in 0..self.geometries.len() {
+                    for block in evictable_by_id(host, group) {
+                        host.evict(&mut self.pages, group, block);
+                    }
+                }
             }
         }
         clear
@@ -231,12 +276,10 @@ impl Coordinator {
         (0..self.geometries.len()).all(|g| tier.cached_blocks(g) == tier.evictable_blocks(g))
     }
 
-    fn clear(tier: &mut Tier, pages: &mut PrefixPages, groups: usize) {
-        for group in 0..groups {
-            let mut cached: Vec<BlockId> = tier.in_order(group).map(|(_, block)| block).collect();
-            cached.sort_unstable();
-            for block in cached {
-                tier.evict(pages, group, block);
+    fn empty_device_index(&mut self) {
+        for group in 0..self.geometries.len() {
+            for block in evictable_by_id(&self.device, group) {
+                self.evict_from_device(group, block);
             }
         }
     }
@@ -288,4 +331,11 @@ impl Coordinator {
     pub fn drain_changed_cells(&mut self, changed: &mut Vec<Vec<ChangedCell>>) {
         self.persistent.drain_changes(changed);
     }
+}
+
+/// The group's cached blocks that nothing else owns, in the order of their ids.
+fn evictable_by_id(tier: &Tier, group: GroupIndex) -> Vec<BlockId> {
+    let mut blocks: Vec<BlockId> = tier.in_order(group).map(|(_, block)| block).collect();
+    blocks.sort_unstable();
+    blocks
 }

@@ -56,6 +56,8 @@ impl Holdings {
 pub struct Progress<'a> {
     /// The complete pages within the computed tokens, from the first on.
     pub pages: &'a [PageId],
+    /// The request's tokens: those of `pages`, and more.
+    pub tokens: &'a [i32],
     /// The exact computed frontier.
     pub computed_tokens: i64,
     /// The rebased prompt's length: where an endpoint lies.
@@ -81,6 +83,11 @@ pub enum Computed {
 
 impl Progress<'_> {
     /// Nothing computed yet: a first admission's.
-    pub const NONE: Progress<'static> =
-        Progress { pages: &[], computed_tokens: 0, prompt_tokens: 0, by: Computed::Prefill };
+    pub const NONE: Progress<'static> = Progress {
+        pages: &[],
+        tokens: &[],
+        computed_tokens: 0,
+        prompt_tokens: 0,
+        by: Computed::Prefill,
+    };
 }

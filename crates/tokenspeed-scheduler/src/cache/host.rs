@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::admission::FirstAdmission;
 use super::coordinator::Coordinator;
 use super::geometry::{BlockId, GroupIndex, HOLE};
 use super::holdings::Progress;
@@ -153,12 +154,13 @@ impl Coordinator {
         &mut self,
         group: GroupIndex,
         slot: usize,
-        pages: &[PageId],
+        first: FirstAdmission<'_>,
         epoch: u64,
         load: &mut Vec<BlockCopy>,
     ) -> BlockId {
         let per_page = self.geometries[group].blocks_per_page;
-        let (page, ordinal) = (pages[slot / per_page], slot % per_page);
+        let chain = &first.pages[..=slot / per_page];
+        let (page, ordinal) = (chain[chain.len() - 1], slot % per_page);
         let key = BlockKey { page, ordinal: ordinal as u16 };
         let tier = self.host.as_mut().expect("a Host hit needs a Host tier");
         let host = tier.lookup(group, page, ordinal);
@@ -176,8 +178,7 @@ impl Coordinator {
         load.push(BlockCopy { group, device, host, key, facts });
         let canonical = self.device.lookup(group, page, ordinal);
         if canonical == HOLE {
-            self.device.publish(&mut self.pages, group, device, key, facts);
-            self.newly_cached.push(page);
+            self.cache_on_device(group, device, key, facts, (chain, first.tokens));
             return device;
         }
         // Another group lacked the page, this one did not: the block that is there takes the slot

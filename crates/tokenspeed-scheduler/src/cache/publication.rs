@@ -6,7 +6,6 @@ use super::geometry::{GroupIndex, HOLE};
 use super::holdings::{Computed, Holdings, Progress};
 use super::tier::{BlockKey, BoundaryKind, EntryFacts};
 use crate::config::GroupKind;
-use crate::identity::PageId;
 
 impl Coordinator {
     /// Publishes the pages completed since the last publication, by each group's retention.
@@ -56,7 +55,7 @@ impl Coordinator {
         };
         for slot in start..to * per_page {
             let page = progress.pages[slot / per_page];
-            let new = self.publish_slot(holdings, progress.by, group, slot, page, kind);
+            let new = self.publish_slot(holdings, progress, group, slot, kind);
             if new && streams {
                 self.stream(group, page, slot % per_page);
             }
@@ -98,8 +97,7 @@ impl Coordinator {
                 continue;
             };
             let slot = (page + 1) * per_page - 1;
-            let new =
-                self.publish_slot(holdings, progress.by, group, slot, progress.pages[page], kind);
+            let new = self.publish_slot(holdings, progress, group, slot, kind);
             if new && progress.by == Computed::Prefill {
                 self.stream(group, progress.pages[page], per_page - 1);
             }
@@ -111,24 +109,24 @@ impl Coordinator {
     fn publish_slot(
         &mut self,
         holdings: &mut Holdings,
-        by: Computed,
+        progress: Progress<'_>,
         group: GroupIndex,
         slot: usize,
-        page: PageId,
         kind: BoundaryKind,
     ) -> bool {
         let block = holdings.groups[group].table.block(slot);
         if block == HOLE {
             return false;
         }
-        let ordinal = slot % self.geometries[group].blocks_per_page;
+        let per_page = self.geometries[group].blocks_per_page;
+        let chain = &progress.pages[..=slot / per_page];
+        let (page, ordinal) = (chain[chain.len() - 1], slot % per_page);
         let canonical = self.device.lookup(group, page, ordinal);
         if canonical == HOLE {
             let facts =
                 EntryFacts { epoch: holdings.epoch, slot: slot as u32, kind, acquired: false };
             let key = BlockKey { page, ordinal: ordinal as u16 };
-            self.device.publish(&mut self.pages, group, block, key, facts);
-            self.newly_cached.push(page);
+            self.cache_on_device(group, block, key, facts, (chain, progress.tokens));
             return true;
         }
         if canonical != block {
@@ -137,7 +135,7 @@ impl Coordinator {
             holdings.groups[group].table.repoint(&mut cells, slot, canonical);
             self.device.release(group, block);
         }
-        if canonical == block && by == Computed::Retraction {
+        if canonical == block && progress.by == Computed::Retraction {
             return false;
         }
         self.device.touch(group, canonical, |facts| {

@@ -1,11 +1,13 @@
 //! A cache group's configuration: what its blocks hold, how long, and how they are packed
 //! (`api.md`; `cache.md` §1).
 
+use serde::{Deserialize, Serialize};
+
 use super::{Role, positive};
 use crate::error::{Error, Result};
 
 /// How much of a request's past a group keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum CacheRetention {
     /// All of it.
     #[default]
@@ -15,7 +17,7 @@ pub enum CacheRetention {
 }
 
 /// What a group's blocks hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum CacheGroupFamily {
     /// Keys and values, one row a token.
     #[default]
@@ -25,7 +27,7 @@ pub enum CacheGroupFamily {
 }
 
 /// What of a group a prefill worker ships to its peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum CacheTransferPolicy {
     /// Not declared; refused on P and D.
     #[default]
@@ -63,7 +65,8 @@ impl GroupKind {
 }
 
 /// The cache of one attention structure: its geometry, retention and packing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CacheGroupConfig {
     /// Name, unique in the configuration.
     pub group_id: String,

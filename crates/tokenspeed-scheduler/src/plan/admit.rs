@@ -82,7 +82,7 @@ impl Round<'_> {
         }
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        let first = FirstAdmission { hit, pages: &request.pages, row };
+        let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
         request.holdings.uncached = uncached;
         let admitted = self.cache.admit(
             &mut request.holdings,

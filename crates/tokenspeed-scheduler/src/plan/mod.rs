@@ -7,6 +7,7 @@ pub mod chunk;
 pub mod decode;
 pub mod decode_worker;
 pub mod demand;
+pub mod digest;
 pub mod end;
 pub mod fused;
 pub mod output;

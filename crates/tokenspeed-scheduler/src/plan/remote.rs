@@ -53,7 +53,7 @@ impl Round<'_> {
         let chunk = Chunk { begin, size: request.prompt_tokens - begin, replay: 0 };
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = landing_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        let first = FirstAdmission { hit, pages: &request.pages, row };
+        let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
         request.holdings.uncached = uncached;
         let fresh = &mut self.build.fresh;
         let admitted =

@@ -1,8 +1,10 @@
 //! A request as the array path names it: its row, and which tenant of the row it is.
 
+use serde::{Deserialize, Serialize};
+
 /// Row of the request pool in the low half, generation of the row in the high half. A row is used
 /// again and a handle never is, so that a late result cannot reach the row's next tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct Handle(pub u64);
 

@@ -113,19 +113,25 @@ impl Request {
 
     /// What it computed so far, for its next admission to publish; `granularity` is P.
     pub fn progress(&self, granularity: i64) -> Progress<'_> {
-        self.progress_over(&self.pages, granularity)
+        self.progress_over(&self.pages, &self.tokens, granularity)
     }
 
     /// What it holds, to be changed, beside what it computed.
     pub fn holdings_and_progress(&mut self, granularity: i64) -> (&mut Holdings, Progress<'_>) {
-        let progress = self.progress_over(&self.pages, granularity);
+        let progress = self.progress_over(&self.pages, &self.tokens, granularity);
         (&mut self.holdings, progress)
     }
 
-    fn progress_over<'a>(&self, pages: &'a [PageId], granularity: i64) -> Progress<'a> {
+    fn progress_over<'a>(
+        &self,
+        pages: &'a [PageId],
+        tokens: &'a [i32],
+        granularity: i64,
+    ) -> Progress<'a> {
         let computed_tokens = self.computed_tokens();
         Progress {
             pages: &pages[..(computed_tokens / granularity) as usize],
+            tokens,
             computed_tokens,
             prompt_tokens: self.prompt_tokens,
             by: if self.state == State::Decoding { Computed::Decode } else { Computed::Prefill },

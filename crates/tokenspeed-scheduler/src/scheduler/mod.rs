@@ -4,13 +4,15 @@ mod advance;
 mod gauges;
 mod results;
 mod spec;
+mod storage;
 
 pub use gauges::OwedResult;
 pub use spec::RequestSpec;
+pub use storage::StorageKeys;
 
 use std::sync::Arc;
 
-use crate::cache::{Coordinator, Holdings, StoreGuard};
+use crate::cache::{Coordinator, Holdings, KvEvent, StoreGuard};
 use crate::config::SchedulerConfig;
 use crate::error::{Error, Result};
 use crate::identity::{ContentHash, PageId};
@@ -116,6 +118,18 @@ impl Scheduler {
         Ok(plan)
     }
 
+    /// What a prompt would find on the Device, as changes since the last call: removals leaf first,
+    /// then stores parent first. Empty unless the configuration enables cache events. Without a
+    /// drain, what is kept for the next one is bounded by what is cached.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where a checker of a debug build finds an invariant broken.
+    pub fn drain_kv_events(&mut self) -> Result<Vec<KvEvent>> {
+        let events = self.cache.drain_kv_events();
+        self.verify()?;
+        Ok(events)
+    }
+
     /// Debug builds look at every invariant after every call.
     fn verify(&self) -> Result<()> {
         if cfg!(debug_assertions) {
@@ -139,9 +153,6 @@ fn refuse_unsupported(config: &SchedulerConfig) -> Result<()> {
     let refuse = |feature: &str| Err(Error::UnsupportedFeature { feature: feature.into() });
     if config.enable_l3_storage {
         return refuse("`enable_l3_storage`; leave it False");
-    }
-    if config.enable_kv_cache_events {
-        return refuse("`enable_kv_cache_events`; leave it False");
     }
     Ok(())
 }

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::plan::Rules;
 use crate::request::RequestSet;
 
 /// A request to come.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestSpec {
     /// The client's name for it; no two live requests share one.
     pub request_id: String,

@@ -38,6 +38,7 @@ pub fn state(g: i64, k: i64) -> CacheGroupConfig {
 
 /// One request.
 pub struct Guest {
+    tokens: Vec<i32>,
     pub pages: Vec<PageId>,
     pub holdings: Holdings,
     prompt: i64,
@@ -82,6 +83,7 @@ impl Bench {
     pub fn guest(&mut self, tokens: &[i32]) -> Guest {
         let hashes = ContentHash::pages_of(tokens, self.p as usize);
         Guest {
+            tokens: tokens.to_vec(),
             pages: hashes.into_iter().map(|hash| self.cache.name_page(hash)).collect(),
             holdings: Holdings::none(self.fresh.len()),
             prompt: tokens.len() as i64,
@@ -98,7 +100,12 @@ impl Bench {
     pub fn admit_with(&mut self, guest: &mut Guest, demands: &[Demand]) -> Result<Hit, NoCapacity> {
         let hit = self.probe(guest);
         self.rows += 1;
-        let first = FirstAdmission { hit: &hit, pages: &guest.pages, row: self.rows };
+        let first = FirstAdmission {
+            hit: &hit,
+            pages: &guest.pages,
+            tokens: &guest.tokens,
+            row: self.rows,
+        };
         self.fresh.iter_mut().for_each(Vec::clear);
         let admitted = self.cache.admit(
             &mut guest.holdings,
@@ -139,7 +146,7 @@ impl Bench {
 
     /// A later admission: it publishes what is computed, makes holes, and asks for `demands`.
     pub fn step(&mut self, guest: &mut Guest, demands: &[Demand]) -> Result<(), NoCapacity> {
-        let progress = progress(&guest.pages, guest.computed, guest.prompt, self.p);
+        let progress = progress(&guest.pages, &guest.tokens, guest.computed, self.p);
         self.fresh.iter_mut().for_each(Vec::clear);
         self.cache.admit(&mut guest.holdings, None, demands, progress, &mut self.fresh)
     }
@@ -152,7 +159,7 @@ impl Bench {
 
     /// Publishes and stores what is cached of it, as at its end.
     pub fn flush(&mut self, guest: &mut Guest) -> CopyOp {
-        let progress = progress(&guest.pages, guest.computed, guest.prompt, self.p);
+        let progress = progress(&guest.pages, &guest.tokens, guest.computed, self.p);
         self.cache.flush(&mut guest.holdings, progress, Computed::Finish);
         self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
         self.cache.take_copies().0
@@ -189,11 +196,12 @@ impl Bench {
     }
 }
 
-fn progress(pages: &[PageId], computed: i64, prompt: i64, p: i64) -> Progress<'_> {
+fn progress<'a>(pages: &'a [PageId], tokens: &'a [i32], computed: i64, p: i64) -> Progress<'a> {
     Progress {
         pages: &pages[..(computed / p) as usize],
+        tokens,
         computed_tokens: computed,
-        prompt_tokens: prompt,
+        prompt_tokens: tokens.len() as i64,
         by: Computed::Prefill,
     }
 }

@@ -68,6 +68,7 @@ impl World {
             disable_prefix_cache: r.one_in(6),
             enable_mixed_prefill_decode: r.one_in(2),
             prefix_replay_tokens: r.pick(&[0, 0, 3]),
+            enable_kv_cache_events: seed.is_multiple_of(2),
             ..SchedulerConfig::default()
         };
         let shared: Vec<i32> = (0..64).map(|_| r.below(50) as i32).collect();
@@ -158,6 +159,10 @@ pub fn play(world: &World) -> Result<(), String> {
                 scheduler.empty_lcm_blocks(),
                 scheduler.available_lcm_blocks()
             );
+        }
+        // The checkers compare what was told with what prompts would hit.
+        if round % (1 + world.seed % 5) == 0 {
+            scheduler.drain_kv_events().map_err(|e| format!("round {round}: {e}"))?;
         }
         launch(world, r, round, &plan, &mut lives, &mut acks);
         let owed = !acks.is_empty() || lives.values().any(|life| !life.out.is_empty());

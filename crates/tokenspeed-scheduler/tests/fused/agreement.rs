@@ -57,8 +57,7 @@ fn digest() -> u64 {
         engine.ack_after = 1 + mix(at, 6) % 3;
         engine.round();
         events += engine.plan.batch.request_ids.len() + engine.plan.write_back.op_ids.len();
-        let plan = format!("{:?}", engine.plan);
-        digest = plan.bytes().fold(digest, |sum, byte| mix(sum, u64::from(byte)));
+        digest = engine.plan.digest(digest);
         let live = |(_, life): &(&String, &Life)| life.outcome.is_none();
         let first = engine.lives.iter().find(live).map(|(id, _)| id.clone());
         if let (Some(id), 0) = (first, mix(at, 7) % 16) {

@@ -5,14 +5,16 @@
 //! after every call in a debug build, and [`Engine::settle`] finds nothing owned or fenced. No block
 //! is handed out under a copy, and every forward reads what it should: the [`Device`] looks at the
 //! bytes, so what a request generates is what it generates alone. The world never stands still.
-//! Mirrored schedulers plan alike: each call is made on two.
+//! Mirrored schedulers plan alike: each call is made on two. A consumer of cache events is told after
+//! each plan, and the checkers find that it holds what prompts would hit.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tokenspeed_scheduler::plan::Batch;
-use tokenspeed_scheduler::{Event, ExecutionPlan, Handle, Result, Scheduler};
+use tokenspeed_scheduler::{Event, ExecutionPlan, Handle, KvEvent, Result, Scheduler};
 
 use crate::client::{Life, Outcome, ResultOut};
+use crate::consumer::Consumer;
 use crate::device::{Device, Forward};
 use crate::world::{Asked, World};
 
@@ -39,6 +41,8 @@ pub struct Engine {
     pub clients_finish: bool,
     /// Requests whose results do not arrive, for now.
     pub lost: BTreeSet<String>,
+    /// Whom the cache events are told.
+    pub consumer: Consumer,
 }
 
 impl Engine {
@@ -60,6 +64,7 @@ impl Engine {
             held_copies: Vec::new(),
             clients_finish: true,
             lost: BTreeSet::new(),
+            consumer: Consumer::default(),
         }
     }
 
@@ -165,6 +170,7 @@ impl Engine {
             self.end(&notice.request_id, Outcome::Ended(notice.clone()));
         }
         self.check_grants();
+        self.tell();
         self.device.before_forward(&plan);
         let (stores, loads) = (plan.write_back.op_ids.iter(), plan.load_back.op_ids.iter());
         let stores = stores.map(|&op_id| (op_id, self.holds_copies.0));
@@ -185,6 +191,14 @@ impl Engine {
         let moves = moves || !lives || was_owed;
         assert!(moves, "nothing moves, nothing is owed: {:#?}", self.last_rounds());
         round
+    }
+
+    /// Tells the consumer what has changed.
+    pub fn tell(&mut self) -> Vec<KvEvent> {
+        let events = self.scheduler.drain_kv_events().expect("the checkers find nothing");
+        assert_eq!(Ok(&events), self.mirror.drain_kv_events().as_ref(), "mirrored events");
+        self.consumer.apply(&events, self.world.config().prefix_granularity as usize);
+        events
     }
 
     /// Rounds as [`Engine::round`] tells them.
@@ -220,6 +234,8 @@ impl Engine {
         let cleared = (self.scheduler.clear_cache(), self.mirror.clear_cache());
         assert_eq!(cleared, (true, true), "the cache is wholly evictable, on both tiers");
         assert_eq!(self.scheduler.empty_lcm_blocks() as i64, self.world.P);
+        self.tell();
+        assert_eq!(self.consumer.prompts().len(), 0, "an empty cache holds no prompt");
     }
 
     /// A scheduled request's table of a group in the last plan: absolute slots, 0 a hole.

@@ -14,7 +14,6 @@
 //! | 29, a late write of the peer | the decode role |
 //! | 30, a rejection before admission | both roles and the peers' protocol |
 //! | 32, what a round costs | the benches: a test that measures time on a shared machine decides nothing |
-//! | 33, cache events | the cache-event stream |
 //!
 //! Of 20 the fence itself is the runtime's; here a simulated device shows that the scheduler marks the
 //! store that needs it.
@@ -22,7 +21,10 @@
 mod aborts;
 mod agreement;
 mod arithmetic;
+mod cache_events;
 mod client;
+#[path = "../play/consumer.rs"]
+mod consumer;
 mod copies;
 mod device;
 mod engine;

@@ -108,6 +108,23 @@ fn a_result_that_fits_what_is_owed_counts() {
     }
 }
 
+/// By the handle of the new stay as by id.
+#[test]
+fn a_result_by_the_new_handle_counts_if_it_is_owed() {
+    for depth in [1, 2] {
+        let mut engine = decoding_then_retracted(depth);
+        engine.round();
+        let (handle, tokens) = (engine.handle("a"), size(&engine));
+        engine.land(handle, &[9]).expect("it is owed");
+        for _ in 0..depth {
+            engine.land(handle, &[9]).expect("it is late");
+        }
+        assert_eq!(size(&engine), tokens + 1);
+        let refused = engine.land(handle, &[9]);
+        assert_eq!(refused, Err(Error::ResultNotOwed { request_id: "a".into() }));
+    }
+}
+
 /// One that does not fit what is owed is passed over as often as results were forfeited, also in one
 /// list; the one that is owed still counts.
 #[test]

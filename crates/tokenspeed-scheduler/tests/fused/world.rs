@@ -72,6 +72,7 @@ impl World {
             decode_input_tokens: self.width,
             overlap_schedule_depth: self.depth - 1,
             cache_groups,
+            enable_kv_cache_events: true,
             enable_mixed_prefill_decode: self.mixed,
             disable_prefix_cache: self.unmatched,
             ..SchedulerConfig::default()

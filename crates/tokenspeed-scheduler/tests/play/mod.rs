@@ -2,9 +2,10 @@
 //! each: what an engine would do with a `Coordinator`, at random.
 
 mod compare;
+mod consumer;
 pub mod ops;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokenspeed_scheduler::cache::admission::FirstAdmission;
 use tokenspeed_scheduler::cache::holdings::Computed;
@@ -12,6 +13,7 @@ use tokenspeed_scheduler::cache::{Coordinator, Demand, Hit, Holdings, Progress, 
 use tokenspeed_scheduler::identity::{ContentHash, PageId};
 
 use crate::model::{self, By, First, Found, Guard, Model, Need, Shape};
+use consumer::Consumer;
 pub use ops::{Op, World};
 
 /// A request on both sides.
@@ -58,6 +60,7 @@ pub struct Play {
     /// The persistent tables as their changed cells tell them: by group, row, slot.
     mirror: BTreeMap<(usize, i32, i32), i32>,
     rows: i32,
+    consumer: Consumer,
 }
 
 impl Play {
@@ -73,6 +76,7 @@ impl Play {
             prefixes: BTreeMap::new(),
             mirror: BTreeMap::new(),
             rows: config.max_batch_size as i32,
+            consumer: Consumer::default(),
         }
     }
 
@@ -83,6 +87,7 @@ impl Play {
             play.one(op);
             play.compare(&format!("after operation {at}, {op:?}"));
         }
+        play.drain_events();
         play
     }
 
@@ -133,7 +138,28 @@ impl Play {
                 assert_eq!(self.core.clear_device(), self.model.clear_device(), "clear_device");
             }
             Op::ClearAll => assert_eq!(self.core.clear_all(), self.model.clear_all(), "clear_all"),
+            Op::DrainEvents => self.drain_events(),
         }
+    }
+
+    /// A consumer that was told everything holds what any prompt would find.
+    fn drain_events(&mut self) {
+        let events = self.core.drain_kv_events();
+        self.consumer.apply(&events, self.model.p as usize);
+        assert_eq!(self.core.drain_kv_events(), [], "everything is told once");
+        if self.model.groups.iter().all(|group| group.shape == Shape::Sliding(1)) {
+            return; // Such groups resume anywhere without a block.
+        }
+        let found: BTreeSet<Vec<i32>> = self
+            .prefixes
+            .values()
+            .flat_map(|prompt| {
+                let pages = prompt.len() / self.model.p as usize;
+                let hit = self.model.probe(prompt, pages).device;
+                (1..=hit).map(|pages| prompt[..pages * self.model.p as usize].to_vec())
+            })
+            .collect();
+        assert_eq!(self.consumer.prompts(), found, "what is resident");
     }
 
     fn at(&mut self, who: usize, act: impl FnOnce(&mut Play, usize)) {
@@ -284,11 +310,17 @@ impl Play {
         let mut fresh = vec![Vec::new(); needs.len()];
         let core_progress = Progress {
             pages: &life.pages[..(computed / self.model.p) as usize],
+            tokens: &life.tokens,
             computed_tokens: computed,
             prompt_tokens: life.prompt,
             by: core_by,
         };
-        let core_first = first.map(|(hit, _, row)| FirstAdmission { hit, pages: &life.pages, row });
+        let core_first = first.map(|(hit, _, row)| FirstAdmission {
+            hit,
+            pages: &life.pages,
+            tokens: &life.tokens,
+            row,
+        });
         let core =
             self.core.admit(&mut life.holdings, core_first, &demands, core_progress, &mut fresh);
         let progress = model::Progress { tokens: &life.tokens, computed, prompt: life.prompt, by };
@@ -339,6 +371,7 @@ impl Play {
         let (core_by, by) = life.computed_by();
         let core_progress = Progress {
             pages: &life.pages[..(life.computed / self.model.p) as usize],
+            tokens: &life.tokens,
             computed_tokens: life.computed,
             prompt_tokens: life.prompt,
             by: core_by,

@@ -60,6 +60,8 @@ pub enum Op {
     },
     ClearDevice,
     ClearAll,
+    /// The consumer of cache events is told.
+    DrainEvents,
 }
 
 /// Token `at` of a family: families share their beginnings, each another length of it.
@@ -75,6 +77,7 @@ impl World {
             num_host_pages: i64::from(self.host) + 1,
             max_scheduled_tokens: 1024,
             max_batch_size: 6,
+            enable_kv_cache_events: true,
             cache_groups: self
                 .groups
                 .iter()
@@ -145,6 +148,7 @@ pub struct Mix {
     end_plan: u32,
     acknowledge: u32,
     clear: u32,
+    drain_events: u32,
 }
 
 impl Mix {
@@ -159,6 +163,7 @@ impl Mix {
         end_plan: 4,
         acknowledge: 6,
         clear: 1,
+        drain_events: 6,
     };
     /// Copies come and go, and the Device forgets.
     pub const COPIES: Mix = Mix {
@@ -171,6 +176,7 @@ impl Mix {
         end_plan: 2,
         acknowledge: 12,
         clear: 3,
+        drain_events: 6,
     };
 }
 
@@ -196,6 +202,7 @@ pub fn ops(length: usize, mix: Mix) -> impl Strategy<Value = Vec<Op>> {
         mix.acknowledge => who().prop_map(|which| Op::Acknowledge { which }),
         mix.clear => Just(Op::ClearDevice),
         1 => Just(Op::ClearAll),
+        mix.drain_events => Just(Op::DrainEvents),
     ];
     prop::collection::vec(op, 1..=length)
 }

@@ -1,0 +1,134 @@
+"""A consumer's side: batches in order, gaps mended by replay."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from types import TracebackType
+
+import zmq
+
+from tokenspeed.events import wire
+from tokenspeed.events.wire import Batch
+
+
+class KvEventSubscriber:
+    """Receives an engine's cache events (`tokenspeed.events.wire`), each batch once and in order.
+
+    With a replay endpoint it begins with the oldest batch that the publisher keeps, asks for what a
+    gap in the numbers shows to be lost, and asks whether it missed something after a second of
+    silence. What nobody has any more is counted in `Batch.missed`. An engine that begins anew at
+    the same endpoint is followed: its first batch says that everything is gone.
+    """
+
+    silence_s = 1.0
+    """Seconds without a batch after which it asks for one."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        replay_endpoint: str | None = None,
+        *,
+        topic: str = "",
+        replay_timeout_s: float = 5.0,
+    ) -> None:
+        """Connects; raises ValueError for what is no endpoint, like ``tcp://host:5557``.
+
+        `topic` is a prefix of the topics wanted. `replay_timeout_s` is how long to wait for a batch
+        that was asked for, in seconds; then it counts as missed.
+        """
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._stream = self._context.socket(zmq.SUB)
+        self._stream.set_hwm(0)
+        self._stream.setsockopt_string(zmq.SUBSCRIBE, topic)
+        self._connect(self._stream, endpoint)
+        self._replay_endpoint = replay_endpoint
+        self._replay_timeout_ms = int(replay_timeout_s * 1000)
+        self._ready: deque[Batch] = deque()
+        self._next = 0
+        """Number of the batch to come."""
+        self._last_s = float("-inf")
+        """Timestamp of the one before."""
+        self._began = False
+
+    def receive(self, timeout_s: float | None = None) -> Batch | None:
+        """The next batch; None if none comes in that many seconds. Raises `msgspec.DecodeError` for
+        what is no batch.
+
+        Takes up to `replay_timeout_s` longer where the replay endpoint does not answer.
+        """
+        if not self._began:
+            self._began = True
+            self._recover()
+        end_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while not self._ready:
+            left_s = max(0.0, end_s - time.monotonic())
+            if self._stream.poll(int(min(left_s, self.silence_s) * 1000)):
+                self._take(wire.decode(self._stream.recv_multipart()))
+            elif left_s <= self.silence_s:
+                return None
+            else:
+                self._recover()
+        return self._ready.popleft()
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            batch = self.receive()
+            if batch is not None:
+                yield batch
+
+    def close(self) -> None:
+        """Disconnects."""
+        self._context.destroy(linger=0)
+
+    def __enter__(self) -> KvEventSubscriber:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _connect(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError:
+            self.close()
+            raise ValueError(f"{endpoint!r} is no endpoint; one is like tcp://host:5557") from None
+
+    def _take(self, batch: Batch) -> None:
+        if batch.sequence < self._next:
+            if batch.timestamp_s <= self._last_s:
+                return  # a replay has brought it already
+            self._next = 0  # another engine, which counts anew
+        if batch.sequence > self._next:
+            self._recover()
+        if batch.sequence >= self._next:
+            self._append(batch)
+
+    def _append(self, batch: Batch) -> None:
+        self._ready.append(replace(batch, missed=batch.sequence - self._next))
+        self._next = batch.sequence + 1
+        self._last_s = batch.timestamp_s
+
+    def _recover(self) -> None:
+        """Asks for the batches from the next one on."""
+        if self._replay_endpoint is None:
+            return
+        with self._context.socket(zmq.DEALER) as socket:
+            socket.set_hwm(0)
+            socket.linger = 0
+            self._connect(socket, self._replay_endpoint)
+            socket.send_multipart([b"", wire.frame(self._next)])
+            while socket.poll(self._replay_timeout_ms):
+                frames = socket.recv_multipart()
+                if frames[1:2] == [wire.END]:
+                    return
+                batch = wire.decode(frames)
+                if batch.sequence >= self._next:
+                    self._append(batch)
