@@ -97,8 +97,8 @@ def _cuts_a_landing(d: Divergence) -> bool:
 
 
 def _feeds_the_prompt_again(d: Divergence) -> bool:
-    """A first decode behind a recovery, the prompt's own sample still out: theirs names the prompt's
-    last token as its input."""
+    """A first decode behind a recovery, the prompt's own sample still out: theirs names the
+    prompt's last token as its input."""
     if d.world.role != "D" or d.fields() != {"decode_input_ids"}:
         return False
     (x,) = d.differences
@@ -112,7 +112,23 @@ def _overtakes_a_recovery(d: Divergence) -> bool:
         return False
     ours = d.ours.remote_prefill.request_ids if d.ours and d.ours.remote_prefill else []
     stalled = d.client.landed() - set(d.theirs.batch.request_ids)
-    return landing.request_ids != ours and bool(stalled)
+    # Beside a recovery that is stuck half done ours takes the recovery's blocks for the newcomer.
+    retracts = bool(d.client.recovering()) and "waiting_size after the plan" in d.fields()
+    return (landing.request_ids != ours or retracts) and bool(stalled)
+
+
+def _leaves_out_a_window(d: Divergence) -> bool:
+    """Their landing of a replayable group has no block where its window begins."""
+    landing = d.theirs and d.theirs.remote_prefill
+    if not landing:
+        return False
+    for group in (g for g in d.world.groups if g.kind == "replay"):
+        rows = zip(landing.block_tables[group.id], landing.prefill_lengths, strict=True)
+        for row, tokens in rows:
+            first = max(0, tokens - (group.window or 1) + 1) // group.granularity
+            if row[first] == 0:
+                return True
+    return False
 
 
 def _forgets_a_landing(d: Divergence) -> bool:
@@ -143,14 +159,16 @@ def _holds_the_handover(d: Divergence) -> bool:
 
 
 def _keeps_room_for_handovers(d: Divergence) -> bool:
-    """Their plan admits what ours leaves waiting, and leaves less than handovers to come may take."""
+    """Their plan admits what ours leaves waiting, and leaves less than handovers may take."""
     if d.world.role != "P" or d.theirs is None or d.ours is None:
         return False
     states = [group for group in d.world.groups if group.kind == "state"]
     ahead = set(d.theirs.batch.request_ids) - set(d.ours.batch.request_ids)
-    left = [x.theirs for x in d.differences if x.field == "available_lcm_blocks after the plan"]
+    left = d.rounds[-1].gauges["available_lcm_blocks"]  # Where the sides agree nothing is said.
+    for x in d.differences:
+        left = x.theirs if x.field == "available_lcm_blocks after the plan" else left
     to_come = len(d.client.live_ids()) * len(states) * d.world.width
-    return bool(ahead) and (not left or left[0] < to_come)
+    return bool(ahead) and left < to_come
 
 
 def _holds_what_a_peer_touches(d: Divergence) -> bool:
@@ -204,8 +222,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         "room for handovers",
         "liveness.md, the role without retraction fills up",
-        "the reference lets newcomers take the state blocks that completed prompts need to be handed"
-        " over; we keep room for them",
+        "the reference lets newcomers take the state blocks that completed prompts need to be"
+        " handed over; we keep room for them",
         _keeps_room_for_handovers,
     ),
     Deviation(
@@ -218,16 +236,23 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         "a prompt fed again",
         "api.md: decode_input_ids",
-        "behind a recovery whose own sample is still out the reference names the prompt's last token"
-        " as the input of the first decode; the executor knows better",
+        "behind a recovery whose own sample is still out the reference names the prompt's last"
+        " token as the input of the first decode; the executor knows better",
         _feeds_the_prompt_again,
     ),
     Deviation(
         "a newcomer ahead of a recovery",
         "scheduler.md §4: new-prompt admission is sealed behind a waiting readmission; §1.2, §5",
-        "on the decode role the reference admits new prompts beside a recovery that lacks blocks, and"
-        " may starve it",
+        "on the decode role the reference admits new prompts beside a recovery that lacks blocks,"
+        " and may starve it",
         _overtakes_a_recovery,
+    ),
+    Deviation(
+        "a window that has not landed",
+        "scheduler.md §1.3, PD: the landed tail is what the first decode steps read",
+        "the reference grants a replayable group no blocks below a prefix hit, though its window"
+        " reaches there and nothing of it is cached",
+        _leaves_out_a_window,
     ),
     Deviation(
         "a landing that nobody awaits",
