@@ -147,14 +147,14 @@ def read_plan(plan: Any) -> Plan:
         guards = op.source_pinned if is_store else op.prefetch_from_storage
         for i, op_id in enumerate(op.op_ids):
             guard = guards[i]
-            # The reference names neither page nor offset of what it loads from the Host tier.
-            named = is_store or guard[0]
             count = len(op.group_ids[i])
+            # The reference names neither page nor offset of what it loads from the Host tier.
+            named = [is_store or bool(guard[j]) for j in range(count)]
             target[int(op_id)] = [
                 Copy(
                     group=int(op.group_ids[i][j]),
-                    content_hash=str(op.content_hashes[i][j]) if named else "",
-                    offset=int(op.page_offsets[i][j]) if named else 0,
+                    content_hash=str(op.content_hashes[i][j]) if named[j] else "",
+                    offset=int(op.page_offsets[i][j]) if named[j] else 0,
                     guard=bool(guard[j] if isinstance(guard, (list, tuple)) else guard),
                     source=int(op.src_pages[i][j]),
                     destination=int(op.dst_pages[i][j]),
