@@ -94,12 +94,16 @@ class PeerClient(Client):
         for event in super()._aborts(round_):
             name = event.request_id
             events.append(event)
-            if self.world.draw(3, "peer told", name):
+            if self._has_word_due(name, round_) or self.world.draw(3, "peer told", name):
                 self._parted.add(name)
                 events.append(PeerFailed(name))
             elif name not in self._parted:
                 self._owe(PeerFailed(name), self._transfer_round(round_, name))
         return events
+
+    def _has_word_due(self, name: str, round_: int) -> bool:
+        words = (e for at, e in self._acks if at <= round_ and isinstance(e, PEERS_WORDS))
+        return any(word.request_id == name for word in words)
 
     def _lost_peers(self, round_: int) -> list[Event]:
         events: list[Event] = []

@@ -164,9 +164,12 @@ impl Coordinator {
     }
 
     /// Blocks that have to stay to be had: what others were promised, and what this admission promises.
+    /// Who redeems a promise of its own looks to nobody.
     fn kept_for_others(&self, holdings: &Holdings, growth: &[Growth]) -> Vec<i64> {
-        let groups = self.promised.iter().zip(&holdings.groups).zip(growth);
-        groups.map(|((all, held), own)| all - held.promised_blocks + own.promised as i64).collect()
+        let redeems = holdings.groups.iter().any(|held| held.promised_blocks > 0);
+        let kept =
+            |(all, own): (&i64, &Growth)| if redeems { 0 } else { all + own.promised as i64 };
+        self.promised.iter().zip(growth).map(kept).collect()
     }
 
     /// The least set of candidates without which `needed` fits: given up one at a time in eviction

@@ -58,18 +58,21 @@ impl Round<'_> {
         outgrown
     }
 
-    /// Ends the prompts under way on a prefill worker when nothing is owed and still none fits: it is
-    /// alone, and what it holds splits parents between groups. It could not be retracted, since the peer has read
-    /// part of it.
+    /// Ends a prompt on a prefill worker where nothing is owed and still none gets on: what residents hold
+    /// splits parents between groups, so that the blocks that the bound counted are not to be had. The
+    /// youngest goes, one under way before one that is complete. None could be retracted, since a peer
+    /// may have read part of it.
     pub(super) fn end_stranded(&mut self) {
-        while let Some(key) = self.requests.prefilling_from(0) {
-            let id = &self.requests[key].id;
-            let text = format!(
-                "request '{id}' holds part of its prompt, and the pool, split between groups, cannot \
-                 hold its next chunk; submit it again, or raise `num_device_pages`"
-            );
-            self.end(key, AbortReason::PoolSplit, text);
-        }
+        let under_way = self.requests.prefilling_from(0);
+        let Some(key) = under_way.or_else(|| self.requests.local_residents().last()) else {
+            return;
+        };
+        let id = &self.requests[key].id;
+        let text = format!(
+            "request '{id}' cannot go on: what the prompts hold splits the pool between groups, and a \
+             prefill worker retracts none; submit it again, or raise `num_device_pages`"
+        );
+        self.end(key, AbortReason::PoolSplit, text);
     }
 
     /// Lets a request go, what it computed published and stored, and reports why. The store is ordered

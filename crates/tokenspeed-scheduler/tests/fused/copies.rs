@@ -2,6 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tokenspeed_scheduler::Event;
+
 use crate::engine::Engine;
 use crate::world::{R, World, full, mix, sliding, state};
 
@@ -102,6 +104,29 @@ fn scenario_25_a_newcomer_waits_for_pinned_blocks_and_takes_nothing_meanwhile() 
     assert_eq!(gauges(&engine), (0, 2));
     assert_eq!(engine.round(), "P n[0+8/8]");
     engine.holds_copies = (false, false);
+    engine.play();
+    assert!(engine.all_finished());
+}
+
+/// A failed load is never taken for success: nobody finds what it should have brought, on either tier, and
+/// whoever holds it starts over without a snapshot (`cache.md` §8).
+#[test]
+fn a_load_that_failed_is_computed_again() {
+    let mut engine = Engine::new(&World { H: 8, ..World::default() });
+    engine.submit(&[("a", R(9, 1))]);
+    engine.drain();
+    assert!(engine.scheduler.clear_l1_cache() && engine.mirror.clear_l1_cache());
+    engine.holds_copies = (false, true);
+    let prompt = engine.tokens("a")[..9].to_vec();
+    engine.submit(&[("b", R(9, 2).repeating(&prompt))]);
+    assert_eq!(engine.round(), "P b[8+1/9]");
+    let op_id = engine.plan.load_back.op_ids[0];
+    engine.advance(vec![Event::LoadBackDone { op_id, success: false }]).expect("a load can fail");
+    assert_eq!((engine.scheduler.waiting_size(), engine.scheduler.active_lcm_blocks()), (1, 0));
+    assert_eq!(engine.scheduler.empty_lcm_blocks(), engine.scheduler.available_lcm_blocks());
+    engine.retract("b");
+    engine.holds_copies = (false, false);
+    assert_eq!(engine.round(), "P b[0+9/9]");
     engine.play();
     assert!(engine.all_finished());
 }

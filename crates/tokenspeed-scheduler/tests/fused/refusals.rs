@@ -176,28 +176,6 @@ fn a_reserve_of_a_step_is_always_possible() {
     assert!(engine.all_finished());
 }
 
-/// Only a fetch from L3 storage can fail, and there is none: a failure is refused, not taken for success.
-#[test]
-fn a_load_that_failed_is_refused() {
-    let mut engine = Engine::new(&World { H: 8, ..World::default() });
-    engine.submit(&[("a", R(9, 1))]);
-    engine.drain();
-    assert!(engine.scheduler.clear_l1_cache() && engine.mirror.clear_l1_cache());
-    engine.holds_copies = (false, true);
-    let prompt = engine.tokens("a")[..9].to_vec();
-    engine.submit(&[("b", R(9, 2).repeating(&prompt))]);
-    assert_eq!(engine.round(), "P b[8+1/9]");
-    let op_id = engine.plan.load_back.op_ids[0];
-    for op_id in [op_id, 1_000] {
-        let failed = vec![Event::LoadBackDone { op_id, success: false }];
-        let error = refuse(&mut engine.scheduler, |s| s.advance(failed));
-        assert_eq!(error.code(), "unsupported_feature", "{error}");
-    }
-    engine.release_copies();
-    engine.play();
-    assert!(engine.all_finished());
-}
-
 #[test]
 fn an_acknowledgement_of_the_other_kind_is_refused() {
     let mut engine = Engine::new(&World { P: 4, H: 8, ..World::default() });
