@@ -147,19 +147,19 @@ def read_plan(plan: Any) -> Plan:
         guards = op.source_pinned if is_store else op.prefetch_from_storage
         for i, op_id in enumerate(op.op_ids):
             guard = guards[i]
-            # The reference names neither page nor offset of what it loads from the Host tier.
-            named = is_store or guard[0]
-            count = len(op.group_ids[i])
+            # One guard a store, one a block of a load. The reference names neither page nor offset
+            # of what it loads from the Host tier.
+            flags = [bool(guard)] * len(op.group_ids[i]) if is_store else [bool(g) for g in guard]
             target[int(op_id)] = [
                 Copy(
                     group=int(op.group_ids[i][j]),
-                    content_hash=str(op.content_hashes[i][j]) if named else "",
-                    offset=int(op.page_offsets[i][j]) if named else 0,
-                    guard=bool(guard[j] if isinstance(guard, (list, tuple)) else guard),
+                    content_hash=str(op.content_hashes[i][j]) if is_store or flag else "",
+                    offset=int(op.page_offsets[i][j]) if is_store or flag else 0,
+                    guard=flag,
                     source=int(op.src_pages[i][j]),
                     destination=int(op.dst_pages[i][j]),
                 )
-                for j in range(count)
+                for j, flag in enumerate(flags)
             ]
     return Plan(
         batch=read_batch(plan.forward[0]) if plan.forward else Batch(),
