@@ -200,7 +200,15 @@ impl Coordinator {
         self.pages.retain(key.page);
         let kind = BoundaryKind::Chunk;
         let facts = EntryFacts { epoch, slot: slot as u32, kind, acquired: false };
-        load.blocks.push(BlockCopy { group, device, host, key, facts, fetched: true, disowned: false });
+        load.blocks.push(BlockCopy {
+            group,
+            device,
+            host,
+            key,
+            facts,
+            fetched: true,
+            disowned: false,
+        });
         device
     }
 

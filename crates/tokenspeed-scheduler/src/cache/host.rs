@@ -79,7 +79,15 @@ impl Coordinator {
             }
             self.pages.retain(key.page);
             let facts = EntryFacts { acquired: false, ..self.device.facts(group, device) };
-            blocks.push(BlockCopy { group, device, host, key, facts, fetched: false, disowned: false });
+            blocks.push(BlockCopy {
+                group,
+                device,
+                host,
+                key,
+                facts,
+                fetched: false,
+                disowned: false,
+            });
         }
         pending.iter().for_each(|&(_, key)| self.pages.release(key.page));
         self.order_store(guard, blocks);
@@ -110,7 +118,10 @@ impl Coordinator {
     /// A Host block for each of these: free ones as far as they go; then the least valuable cached
     /// blocks of the same group; then whole unpinned parents of other groups, the one whose most
     /// valuable block is least first.
-    pub(super) fn host_blocks_for(&mut self, missing: &[(GroupIndex, BlockKey)]) -> Vec<Option<BlockId>> {
+    pub(super) fn host_blocks_for(
+        &mut self,
+        missing: &[(GroupIndex, BlockKey)],
+    ) -> Vec<Option<BlockId>> {
         let Some(host) = self.host.as_mut() else {
             return Vec::new();
         };
@@ -180,7 +191,15 @@ impl Coordinator {
         let device = self.device.acquire(group).expect("admission has made room");
         self.device.pin(group, device);
         self.pages.retain(page);
-        load.blocks.push(BlockCopy { group, device, host, key, facts, fetched: false, disowned: false });
+        load.blocks.push(BlockCopy {
+            group,
+            device,
+            host,
+            key,
+            facts,
+            fetched: false,
+            disowned: false,
+        });
         let canonical = self.device.lookup(group, page, ordinal);
         if canonical == HOLE {
             self.cache_on_device(group, device, key, facts, (chain, first.tokens));
@@ -205,8 +224,7 @@ impl Coordinator {
         let chain = first.pages[..pages].to_vec();
         chain.iter().for_each(|&page| self.pages.retain(page));
         let tokens = first.tokens[..self.tokens_of(pages) as usize].to_vec();
-        let op_id =
-            self.transfers.start(Transfer::Load { blocks: blocks.clone(), chain, tokens });
+        let op_id = self.transfers.start(Transfer::Load { blocks: blocks.clone(), chain, tokens });
         let order = &mut self.transfers.load_back;
         order.start(op_id);
         let prefetch = blocks.iter().map(|copy| i32::from(copy.fetched)).collect();

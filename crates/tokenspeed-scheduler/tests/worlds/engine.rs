@@ -71,7 +71,8 @@ impl Play<'_> {
         for id in self.lives.keys().cloned().collect::<Vec<_>>() {
             self.land_results(&id, &mut events);
             let life = &self.lives[&id];
-            let late = life.asked.abort_after.is_some_and(|after| round >= life.asked.arrival + after);
+            let late =
+                life.asked.abort_after.is_some_and(|after| round >= life.asked.arrival + after);
             if clients_finish(self.role()) && life.produced >= life.asked.output {
                 events.push(Event::Finish { request_id: id.clone() });
                 self.end(&id);
@@ -221,7 +222,7 @@ impl Play<'_> {
             self.run_forwards(&plan.batch);
             self.start_landing(plan);
         }
-        for batch in &plan.remote_decode {
+        if let Some(batch) = &plan.remote_decode {
             self.hand_over(batch)?;
         }
         for &op_id in &plan.write_back.op_ids {

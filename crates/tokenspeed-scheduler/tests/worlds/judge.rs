@@ -97,8 +97,9 @@ impl<'w> Judge<'w> {
         }
     }
 
+    /// The engine took the request's blocks, if it had any: one that waits to recover still does.
     pub fn retracted_by_engine(&mut self, id: &str) {
-        if let Some(seen) = self.seen.get_mut(id) {
+        if let Some(seen) = self.seen.get_mut(id).filter(|seen| seen.resident) {
             (seen.resident, seen.with_peer, seen.recovering) = (false, false, false);
         }
     }
@@ -198,7 +199,8 @@ impl<'w> Judge<'w> {
         }
         for op in 0..plan.load_back.op_ids.len() {
             let load = &plan.load_back;
-            granted.extend(load.group_ids[op].iter().copied().zip(load.dst_pages[op].iter().copied()));
+            granted
+                .extend(load.group_ids[op].iter().copied().zip(load.dst_pages[op].iter().copied()));
         }
         for (ops, is_load) in [(&plan.write_back, false), (&plan.load_back, true)] {
             for (at, &op) in ops.op_ids.iter().enumerate() {
@@ -282,7 +284,7 @@ impl<'w> Judge<'w> {
         if batch.num_extends > 0 && !alone {
             return Err("§3.2: a recovery is not alone in its round".into());
         }
-        for landing in &plan.remote_prefill {
+        if let Some(landing) = &plan.remote_prefill {
             let end = landing.extend_prefix_lens[0] + landing.input_lengths[0];
             if landing.request_ids.len() != 1 || end != landing.prefill_lengths[0] {
                 return Err("§3.2: a landing is not one whole prompt".into());

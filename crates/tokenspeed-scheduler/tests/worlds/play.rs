@@ -79,7 +79,8 @@ impl<'w> Play<'w> {
             self.offer_storage()?;
         }
         if self.r.one_in(40) {
-            let cleared = self.ranks.each_mut().map(|rank| (rank.clear_l1_cache(), rank.clear_cache()));
+            let cleared =
+                self.ranks.each_mut().map(|rank| (rank.clear_l1_cache(), rank.clear_cache()));
             if cleared[0] != cleared[1] {
                 return Err(format!("cleared {cleared:?}"));
             }
@@ -99,7 +100,8 @@ impl<'w> Play<'w> {
     }
 
     fn submit(&mut self, asked: &'w Asked) -> Result<(), String> {
-        let taken = self.ranks.each_mut().map(|rank| rank.submit_requests(vec![asked.spec.clone()]));
+        let taken =
+            self.ranks.each_mut().map(|rank| rank.submit_requests(vec![asked.spec.clone()]));
         if taken[0] != taken[1] {
             return Err(format!("submission: {taken:?}"));
         }
@@ -120,10 +122,7 @@ impl<'w> Play<'w> {
         }
     }
 
-    fn both(
-        &mut self,
-        call: impl Fn(&mut Scheduler) -> Result<(), Error>,
-    ) -> Result<(), String> {
+    fn both(&mut self, call: impl Fn(&mut Scheduler) -> Result<(), Error>) -> Result<(), String> {
         let [one, two] = self.ranks.each_mut().map(call);
         if one != two {
             return Err(format!("mirrored schedulers: {one:?}, {two:?}"));

@@ -96,8 +96,7 @@ impl World {
             window + window.max(2 * p) + width * r.below(2) as i64 + r.below(24) as i64;
         config.max_scheduled_tokens = config.max_scheduled_tokens.max(width);
         let shared: Vec<i32> = (0..64).map(|_| r.below(50) as i32).collect();
-        let requests =
-            (0..2 + r.below(8)).map(|at| asked(r, at, &shared)).collect();
+        let requests = (0..2 + r.below(8)).map(|at| asked(r, at, &shared)).collect();
         World {
             seed,
             config,

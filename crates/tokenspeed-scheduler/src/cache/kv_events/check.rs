@@ -53,7 +53,9 @@ impl KvEvents {
         let mut resident = vec![false; self.nodes.len()];
         for page in leaves {
             let chain = self.chain(page);
-            let hit = matcher::probe(geometries, device, None::<&Tier>, &chain, Bounds::all_of(&chain)).device_pages;
+            let hit =
+                matcher::probe(geometries, device, None::<&Tier>, &chain, Bounds::all_of(&chain))
+                    .device_pages;
             chain[..hit].iter().for_each(|page| resident[page.index()] = true);
         }
         match (0..self.nodes.len()).find(|&at| self.nodes[at].resident != resident[at]) {
