@@ -147,19 +147,19 @@ def read_plan(plan: Any) -> Plan:
         guards = op.source_pinned if is_store else op.prefetch_from_storage
         for i, op_id in enumerate(op.op_ids):
             guard = guards[i]
-            # One guard a store, one a block of a load. The reference names neither page nor offset
-            # of what it loads from the Host tier.
-            flags = [bool(guard)] * len(op.group_ids[i]) if is_store else [bool(g) for g in guard]
+            count = len(op.group_ids[i])
+            # The reference names neither page nor offset of what it loads from the Host tier.
+            named = [is_store or bool(guard[j]) for j in range(count)]
             target[int(op_id)] = [
                 Copy(
                     group=int(op.group_ids[i][j]),
-                    content_hash=str(op.content_hashes[i][j]) if is_store or flag else "",
-                    offset=int(op.page_offsets[i][j]) if is_store or flag else 0,
-                    guard=flag,
+                    content_hash=str(op.content_hashes[i][j]) if named[j] else "",
+                    offset=int(op.page_offsets[i][j]) if named[j] else 0,
+                    guard=bool(guard[j] if isinstance(guard, (list, tuple)) else guard),
                     source=int(op.src_pages[i][j]),
                     destination=int(op.dst_pages[i][j]),
                 )
-                for j, flag in enumerate(flags)
+                for j in range(count)
             ]
     return Plan(
         batch=read_batch(plan.forward[0]) if plan.forward else Batch(),

@@ -21,7 +21,13 @@ pub(super) struct Load {
 }
 
 /// A block of the hit that is not on the Device.
-type Slot = (GroupIndex, BlockKey);
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    group: GroupIndex,
+    /// In the request's table.
+    slot: usize,
+    key: BlockKey,
+}
 
 /// The Host, and what could be fetched into it.
 struct Reachable<'a> {
@@ -58,34 +64,26 @@ impl Coordinator {
 
     /// Whether anything of a hit has to be fetched first.
     pub fn fetches(&self, hit: &Hit, pages: &[PageId]) -> bool {
-        !self.stored.is_empty() && self.host_slots(hit, pages).any(|slot| !self.on_host(slot))
+        !self.stored.is_empty() && self.host_slots(hit, pages).any(|slot| !self.is_on_host(&slot))
     }
 
-    /// The hit, shortened until the Host can hold all that it has to fetch. First the cover of the closed
-    /// groups is, so that the promotion boundary lies where they can follow; then, at every
-    /// shorter length, the other groups settle again, since cutting a window can leave a hole in it.
+    /// The hit, shortened until the Host can hold all that it has to fetch: to the page of the first block
+    /// that finds no place, and again, since the other groups settle anew at every shorter length (cutting
+    /// a window can leave a hole in it). Where a closed group is cut, its cover ends there, and the
+    /// promotion boundary with it.
     pub(super) fn probe_with_storage(&mut self, pages: &[PageId]) -> Hit {
         let mut bounds = Bounds::all_of(pages);
-        let mut hit = self.probe_reachable(pages, bounds);
-        if !self.fetches(&hit, pages) {
-            return hit;
-        }
-        bounds.cover = hit.promotion_boundary_pages.unwrap_or(hit.total_pages);
-        while bounds.cover > hit.device_pages {
-            let slots = self.closed_slots(&hit, pages, bounds.cover);
-            if self.host_can_hold(&slots) {
-                break;
-            }
-            bounds.cover -= 1;
-        }
-        bounds.total = bounds.cover;
         loop {
-            hit = self.probe_reachable(pages, bounds);
+            let hit = self.probe_reachable(pages, bounds);
             let slots: Vec<Slot> = self.host_slots(&hit, pages).collect();
-            if hit.total_pages == hit.device_pages || self.host_can_hold(&slots) {
+            let Some((group, slot)) = self.first_without_place(&slots) else {
                 return hit;
+            };
+            let geometry = &self.geometries[group];
+            bounds.total = slot / geometry.blocks_per_page;
+            if geometry.is_prefix_closed() {
+                bounds.cover = bounds.total;
             }
-            bounds.total = hit.total_pages - 1;
         }
     }
 
@@ -106,49 +104,45 @@ impl Coordinator {
         pages: &'a [PageId],
     ) -> impl Iterator<Item = Slot> + 'a {
         hit.groups.iter().enumerate().flat_map(move |(group, span)| {
-            span.host.clone().map(move |slot| (group, self.key_of(group, slot, pages)))
+            let per_page = self.geometries[group].blocks_per_page;
+            span.host.clone().map(move |slot| {
+                let ordinal = (slot % per_page) as u16;
+                Slot { group, slot, key: BlockKey { page: pages[slot / per_page], ordinal } }
+            })
         })
     }
 
-    /// What the closed groups would take from the Host to cover so many pages.
-    fn closed_slots(&self, hit: &Hit, pages: &[PageId], cover: usize) -> Vec<Slot> {
-        let closed = self.geometries.iter().enumerate().filter(|(_, g)| g.is_prefix_closed());
-        let slots = closed.flat_map(|(group, geometry)| {
-            let span = geometry.hit_slots(hit.device_pages)..geometry.hit_slots(cover);
-            span.map(move |slot| (group, self.key_of(group, slot, pages)))
-        });
-        slots.collect()
+    fn is_on_host(&self, slot: &Slot) -> bool {
+        self.host_block(slot) != HOLE
     }
 
-    fn key_of(&self, group: GroupIndex, slot: usize, pages: &[PageId]) -> BlockKey {
-        let per_page = self.geometries[group].blocks_per_page;
-        BlockKey { page: pages[slot / per_page], ordinal: (slot % per_page) as u16 }
-    }
-
-    fn on_host(&self, (group, key): Slot) -> bool {
-        self.host_block((group, key)) != HOLE
-    }
-
-    fn host_block(&self, (group, key): Slot) -> BlockId {
+    fn host_block(&self, Slot { group, key, .. }: &Slot) -> BlockId {
         let host = self.host.as_ref();
-        host.map_or(HOLE, |host| host.lookup(group, key.page, usize::from(key.ordinal)))
+        host.map_or(HOLE, |host| host.lookup(*group, key.page, usize::from(key.ordinal)))
     }
 
-    /// Whether the Host has room for those of the slots that must be fetched, with the others where they are.
-    fn host_can_hold(&mut self, slots: &[Slot]) -> bool {
-        let mut needed = vec![0; self.geometries.len()];
-        let missing = slots.iter().filter(|&&slot| !self.on_host(slot));
-        missing.for_each(|&(group, _)| needed[group] += 1);
+    /// The first of the slots that must be fetched and that the Host has no room for, with all the others
+    /// where they are.
+    fn first_without_place(&mut self, slots: &[Slot]) -> Option<(GroupIndex, usize)> {
+        if slots.iter().all(|slot| self.is_on_host(slot)) {
+            return None;
+        }
         let held = self.pin_on_host(slots);
         let host = self.host.as_ref().expect("a Host hit needs a Host tier");
         let ledger = Ledger::new(&host.pool, self.geometries.len(), Obstacle::Pinned);
-        let fits = ledger.fits(&needed);
+        let mut needed = vec![0; self.geometries.len()];
+        let mut missing = slots.iter().filter(|slot| !self.is_on_host(slot));
+        let short = missing.find(|slot| {
+            needed[slot.group] += 1;
+            !ledger.fits(&needed)
+        });
+        let short = short.map(|slot| (slot.group, slot.slot));
         self.unpin_on_host(held);
-        fits
+        short
     }
 
     fn pin_on_host(&mut self, slots: &[Slot]) -> Vec<(GroupIndex, BlockId)> {
-        let held = slots.iter().map(|&slot| (slot.0, self.host_block(slot)));
+        let held = slots.iter().map(|slot| (slot.group, self.host_block(slot)));
         let held: Vec<_> = held.filter(|&(_, block)| block != HOLE).collect();
         let host = self.host.as_mut().expect("a Host hit needs a Host tier");
         held.iter().for_each(|&(group, block)| host.pin(group, block));
@@ -171,7 +165,8 @@ impl Coordinator {
         };
         let slots: Vec<Slot> = self.host_slots(first.hit, first.pages).collect();
         let held = self.pin_on_host(&slots);
-        let missing: Vec<Slot> = slots.into_iter().filter(|&slot| !self.on_host(slot)).collect();
+        let missing = slots.iter().filter(|slot| !self.is_on_host(slot));
+        let missing: Vec<_> = missing.map(|slot| (slot.group, slot.key)).collect();
         let found = self.host_blocks_for(&missing);
         self.unpin_on_host(held);
         if found.iter().all(Option::is_some) {

@@ -54,6 +54,11 @@ impl Rows {
         if current { self.tenants[handle.row()] } else { None }
     }
 
+    /// Rows to be had.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// Rows in use.
     pub fn in_use(&self) -> usize {
         self.tenants.len() - 1 - self.free.len()

@@ -173,8 +173,8 @@ impl Scheduler {
 
     /// Content hashes, in hex, of the prefix pages that the next admissions may match, each once: what
     /// to ask an external store for. That is the next readmission alone, if one waits; otherwise
-    /// every waiting prompt in submission order, but none while a prompt is under way or no row or no
-    /// block is left. The page of a prompt's last token is left out: that token is computed anyway.
+    /// as many waiting prompts as there are rows, in submission order, but none while a prompt is under way or
+    /// no block is left. The page of a prompt's last token is left out: that token is computed anyway.
     pub fn waiting_prefix_hashes(&self) -> Vec<String> {
         let candidates = match self.requests.next_readmission() {
             Some(key) => vec![key],
@@ -191,11 +191,10 @@ impl Scheduler {
     }
 
     fn admissible_prompts(&self) -> Vec<RequestKey> {
-        let no_room = self.rows.next().is_none() || self.cache.available_parents() == 0;
-        if no_room || self.requests.has_incomplete_prefill() {
+        if self.cache.available_parents() == 0 || self.requests.has_incomplete_prefill() {
             return Vec::new();
         }
-        self.requests.waiting.iter().collect()
+        self.requests.waiting.iter().take(self.rows.free()).collect()
     }
 
     /// Every block that prefix pages have: group index, page, ordinal in the page; group by group, in

@@ -30,7 +30,7 @@ fn hits_are_protected_and_a_refusal_changes_nothing() {
     bench.finish(a);
     // The hit covers all three cached blocks; one parent is empty, two more blocks are asked for.
     let mut b = bench.guest(&tokens(1, 13));
-    assert_eq!(bench.admit_with(&mut b, &[dense(8)]).err(), Some(NoCapacity));
+    assert_eq!(bench.admit_with(&mut b, &[dense(8)]).err(), Some(NoCapacity::Device));
     assert!(!b.holdings.is_resident());
     assert_eq!(b.table(0), [0u32; 0]);
     assert_eq!(bench.cached(0), [1, 2, 3]);
@@ -90,7 +90,7 @@ fn expired_slots_of_its_own_count() {
     let mut guest = bench.guest(&tokens(1, 12));
     bench.admit(&mut guest).expect("room");
     assert_eq!((guest.table(0), bench.cache.empty_parents()), (&[1, 2, 3][..], 0));
-    assert_eq!(bench.step(&mut guest, &[dense(12)]), Err(NoCapacity));
+    assert_eq!(bench.step(&mut guest, &[dense(12)]), Err(NoCapacity::Device));
     assert_eq!(guest.table(0), [1, 2, 3]);
     bench.step(&mut guest, &[dense(8)]).expect("its own two will do");
     assert_eq!(guest.table(0), [0, 0, 3, 1, 2]);

@@ -92,7 +92,7 @@ impl Bench {
     }
 
     /// What the cache holds of a request's prompt but for its last token.
-    pub fn probe(&self, guest: &Guest) -> Hit {
+    pub fn probe(&mut self, guest: &Guest) -> Hit {
         self.cache.probe(&guest.pages[..((guest.prompt - 1) / self.p) as usize])
     }
 
@@ -124,7 +124,8 @@ impl Bench {
 
     /// As an engine would: a state group is filled from the last page boundary on.
     pub fn admit(&mut self, guest: &mut Guest) -> Result<Hit, NoCapacity> {
-        let begin = self.cache.tokens_of(self.probe(guest).total_pages);
+        let pages = self.probe(guest).total_pages;
+        let begin = self.cache.tokens_of(pages);
         let aligned = guest.prompt / self.p * self.p;
         let from = if aligned > begin { aligned } else { guest.prompt };
         let demands: Vec<Demand> = self
@@ -168,7 +169,7 @@ impl Bench {
     /// Ends it; its store is acknowledged at once.
     pub fn finish(&mut self, mut guest: Guest) {
         let stores = self.flush(&mut guest);
-        stores.op_ids.iter().for_each(|&op| self.cache.complete_transfer(op));
+        stores.op_ids.iter().for_each(|&op| drop(self.cache.complete_transfer(op, true)));
         self.leave(guest);
     }
 

@@ -37,7 +37,7 @@ fn a_load_converges_on_what_the_device_has() {
     let facts = device.facts(0, 1);
     assert_eq!((facts.epoch, facts.acquired), (b.holdings.epoch, false), "it was no hit");
     let empty = bench.cache.empty_parents();
-    bench.cache.complete_transfer(load.op_ids[0]);
+    bench.cache.complete_transfer(load.op_ids[0], true);
     assert_eq!(bench.cache.empty_parents(), empty + 2, "the copies are let go");
 }
 
@@ -54,7 +54,7 @@ fn a_loaded_block_is_probationary() {
     let hit = bench.admit(&mut b).expect("room");
     assert_eq!((hit.device_pages, hit.total_pages), (0, 2));
     let (_, load) = bench.cache.take_copies();
-    bench.cache.complete_transfer(load.op_ids[0]);
+    bench.cache.complete_transfer(load.op_ids[0], true);
     let (loaded, fresh) = (b.table(0)[1], b.table(0)[2]);
     assert_eq!(load.dst_pages, [[loaded as i32]]);
     let facts = bench.cache.device().facts(0, loaded);
@@ -77,7 +77,7 @@ fn parents_of_equal_value_go_by_group() {
     assert_eq!(bench.admit(&mut b).expect("room").total_pages, 3);
     let (_, load) = bench.cache.take_copies();
     assert_eq!(load.src_pages, [[4, 5, 6, 1, 2, 3, 3]], "parents 2 and 1, and 3");
-    bench.cache.complete_transfer(load.op_ids[0]);
+    bench.cache.complete_transfer(load.op_ids[0], true);
     let mut c = bench.guest(&tokens(2, 2));
     bench.admit(&mut c).expect("room");
     bench.publish(&mut c);
@@ -107,8 +107,8 @@ fn a_store_pins_its_sources_or_is_ordered_by_the_stream() {
         assert_eq!((&store.src_pages, &store.dst_pages), (&vec![vec![1]], &vec![vec![1]]));
         let host = |bench: &Bench| bench.cache.host().expect("a Host tier").cached_blocks(0);
         assert_eq!(host(&bench), 0, "the acknowledgement publishes");
-        bench.cache.complete_transfer(store.op_ids[0]);
-        bench.cache.complete_transfer(store.op_ids[0]);
+        bench.cache.complete_transfer(store.op_ids[0], true);
+        bench.cache.complete_transfer(store.op_ids[0], true);
         assert_eq!((host(&bench), bench.cache.can_clear()), (1, true));
     }
 }

@@ -1,7 +1,7 @@
 //! Matching (`cache.md` §5).
 
 use tokenspeed_scheduler::cache::geometry::Geometry;
-use tokenspeed_scheduler::cache::matcher::{Hit, probe};
+use tokenspeed_scheduler::cache::matcher::{Bounds, Hit, probe};
 use tokenspeed_scheduler::cache::tier::{BlockKey, EntryFacts, Tier, TierKind};
 use tokenspeed_scheduler::config::CacheGroupConfig;
 use tokenspeed_scheduler::identity::{ContentHash, PageId, PrefixPages};
@@ -49,7 +49,8 @@ impl Shelf {
     }
 
     fn hit_of(&self, pages: usize) -> Hit {
-        probe(&self.geometries, &self.device, Some(&self.host), &self.prompt[..pages])
+        let pages = &self.prompt[..pages];
+        probe(&self.geometries, &self.device, Some(&self.host), pages, Bounds::all_of(pages))
     }
 
     /// Device pages, all pages.

@@ -131,7 +131,7 @@ impl Play {
             Op::Acknowledge { which } => {
                 let ops: Vec<u64> = self.model.in_flight.keys().copied().collect();
                 let op = ops.get(which % (ops.len() + 1)).copied().unwrap_or(u64::MAX);
-                self.core.complete_transfer(op);
+                self.core.complete_transfer(op, true);
                 self.model.acknowledge(op);
             }
             Op::ClearDevice => {
