@@ -271,8 +271,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "scheduler.md §1.4; liveness.md, an exempt request needs one block more",
         "the reference accepts a request that can never run or end: it does not count the verify"
         " window past the last token (width above 2), nor a chunk that starts inside a block of a"
-        " sliding group, nor, on the prefill role, the decode slot of the completing chunk, nor, on the"
-        " decode role, the chunks in which a sliding group recovers",
+        " sliding group, nor, on the prefill role, the decode slot of the completing chunk, nor, on"
+        " the decode role, the chunks in which a sliding group recovers",
         _refuses_what_never_runs,
     ),
     Deviation(
@@ -314,8 +314,8 @@ CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
         "scheduler.md §1.4",
         "chunks of a sliding group need not end on a block; a later one then starts inside a block"
         " and needs one more. The reference does not count it: it accepts prompts that never run."
-        " On the prefill role it also forgets the decode slot of the completing chunk, on the decode"
-        " role that a recovery computes chunks here.",
+        " On the prefill role it also forgets the decode slot of the completing chunk, on the"
+        " decode role that a recovery computes chunks here.",
         _bounds_less,
     ),
 )

@@ -23,8 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Makes every mistake in turn; the exit code is 1 if one is not caught."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutants",
-        description="Makes each deliberate mistake in a copy of the core and runs the test that must"
-        " catch it.",
+        description="Makes each deliberate mistake in a copy of the core and runs the test that"
+        " must catch it.",
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="rules that contain TEXT")
     parser.add_argument(

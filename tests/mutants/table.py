@@ -14,8 +14,8 @@ WORLDS = "worlds"
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: `line`, which `file` has exactly once, becomes `mistake`. `test` is the test target
-    that has to fail, and `only` a part of the name of the test in it."""
+    """One mistake: `line`, which `file` has exactly once, becomes `mistake`. `test` is the test
+    target that has to fail, and `only` a part of the name of the test in it."""
 
     rule: str
     file: str
@@ -28,7 +28,7 @@ class Mutant:
         return CORE / self.file
 
     def apply(self, source: str) -> str:
-        """`source` with the mistake; raises ``ValueError`` unless its line is there exactly once."""
+        """`source` with the mistake; raises ``ValueError`` unless its line is there once."""
         count = source.count(f"{self.line}\n")
         if count != 1:
             raise ValueError(f"{self.file} has {count} times: {self.line.strip()}")
@@ -53,7 +53,8 @@ MUTANTS = (
         "plan/demand.rs",
         "    let (grown, promised) = if rules.config.role.decodes() { (behind, 0) }"
         " else { (0, behind) };",
-        "    let (grown, promised) = if rules.config.role.decodes() { (0, 0) } else { (0, behind) };",
+        "    let (grown, promised) = if rules.config.role.decodes() { (0, 0) }"
+        " else { (0, behind) };",
         "fused",
         "the_first_crossing_of_a_state_boundary_is_paid_for",
     ),

@@ -29,8 +29,8 @@ THEIRS = "tokenspeed_scheduler"
 TURN = 450
 
 EXAMPLES = f"""\
-World n is one of the {len(STRANDS)} pairs of role and family, in turn. Each side plays it alone. Ours is two
-mirrored schedulers; build them with `make build`, so that every invariant is checked after
+World n is one of the {len(STRANDS)} pairs of role and family, in turn. Each side plays it alone.
+Ours is two mirrored schedulers; build them with `make build`, so that every invariant is checked after
 every call. What was played is kept in the state file: the same command goes on where it was left.
 
 examples:
@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     os.environ.setdefault("SPDLOG_LEVEL", "off")
     console = Console()
+    wide = Console(width=max(console.width, 120))
     numbers = range(*options.seeds)
     sides: dict[str, MakeSide] = {options.ours: partial(Mirrored, options.ours)}
     if options.theirs != "none":
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         count = _play(console, numbers, sides, state, options.jobs)
     seconds = time.monotonic() - started_s
     for side in sides:
-        console.print(table(side, state.of(numbers, side)))
+        wide.print(table(side, state.of(numbers, side)))
     for line in failures(state.of(numbers, options.ours), options.limit):
         console.print(escape(line), highlight=False, soft_wrap=True)
     console.print(f"{count} plays in {seconds:.0f} s; kept in {state.path}", soft_wrap=True)
@@ -107,7 +108,7 @@ def _progress(console: Console) -> Progress:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.worlds",
-        description="Plays random worlds over all roles and families, each side alone, to their end.",
+        description="Plays random worlds over all roles and families, each side alone, to an end.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

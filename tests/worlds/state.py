@@ -26,6 +26,7 @@ class State:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.played: dict[tuple[int, str], Played] = {}
+        self._close_last_line()
         for entry in self._read():
             self.played[entry.number, entry.side] = entry
 
@@ -43,6 +44,12 @@ class State:
         keys = ((number, side) for number in numbers)
         return [self.played[key] for key in keys if key in self.played]
 
+    def _close_last_line(self) -> None:
+        """A run that was cut off may have left half a line: what comes next is not to join it."""
+        if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("\n")
+
     def _read(self) -> Iterator[Played]:
         if not self.path.exists():
             return
@@ -51,4 +58,4 @@ class State:
                 entry = json.loads(line)
                 yield Played(**{**entry, "ending": Ending(entry["ending"])})
             except ValueError:
-                continue  # The last line of a run that was cut off.
+                continue  # Half a line of a run that was cut off.
