@@ -30,8 +30,9 @@ TURN = 450
 
 EXAMPLES = f"""\
 World n is one of the {len(STRANDS)} pairs of role and family, in turn. Each side plays it alone.
-Ours is two mirrored schedulers; build them with `make build`, so that every invariant is checked after
-every call. What was played is kept in the state file: the same command goes on where it was left.
+Ours is two mirrored schedulers; build them with `make build`, so that every invariant is checked
+after every call. What was played is kept in the state file: the same command goes on where it was
+left.
 
 examples:
   python -m tests.worlds --seeds 0:100000 --jobs 2      both sides
