@@ -1,7 +1,7 @@
 # Each target sets up what it needs, all of it in .venv and target; see scripts/toolchain for what
 # has to be there before: Rust and Python.
 
-.PHONY: demo test bench lint build clean
+.PHONY: demo test bench lint build mutants worlds clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
@@ -33,6 +33,14 @@ lint: build
 
 bench: .venv/ready
 	cargo bench --package tokenspeed-scheduler
+
+# Deliberate mistakes in a copy of the core, each of which a test must catch: some minutes.
+mutants: .venv/ready
+	$(BIN)/python -m tests.mutants
+
+# 100,000 random worlds over all roles, on both sides: an hour or two. Goes on where it was left.
+worlds: build
+	$(BIN)/python -m tests.worlds --seeds 0:100000 --jobs 2
 
 # The bindings, optimised, with debug assertions; importable from .venv.
 build: .venv/ready

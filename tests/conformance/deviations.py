@@ -67,10 +67,15 @@ def _chunks_can_start_inside_a_block(world: World) -> bool:
     )
 
 
+def _recovers_in_windows(world: World) -> bool:
+    """A recovery on the decode role computes chunks in the blocks of a sliding group."""
+    return world.role == "D" and any(group.window is not None for group in world.groups)
+
+
 def _refuses_what_never_runs(d: Divergence) -> bool:
     """We refuse a request that they accept, by the tighter bound."""
     tighter = d.world.width > 2 or _chunks_can_start_inside_a_block(d.world)
-    tighter |= d.world.role == "P"
+    tighter |= d.world.role == "P" or _recovers_in_windows(d.world)
     refused = [x for x in d.differences if x.field.startswith("refusal of")]
     return tighter and bool(refused) and all(x.theirs is None for x in refused)
 
@@ -266,7 +271,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "scheduler.md §1.4; liveness.md, an exempt request needs one block more",
         "the reference accepts a request that can never run or end: it does not count the verify"
         " window past the last token (width above 2), nor a chunk that starts inside a block of a"
-        " sliding group, nor, on the prefill role, the decode slot of the completing chunk",
+        " sliding group, nor, on the prefill role, the decode slot of the completing chunk, nor, on"
+        " the decode role, the chunks in which a sliding group recovers",
         _refuses_what_never_runs,
     ),
     Deviation(
@@ -298,7 +304,8 @@ def _bounds_less(world: World, difference: Difference) -> bool:
         tighter = all(o >= t for o, t in zip(ours, theirs, strict=True))
     else:
         tighter = isinstance(ours, int) and isinstance(theirs, int) and ours <= theirs
-    return tighter and (_chunks_can_start_inside_a_block(world) or world.role == "P")
+    forgotten = _chunks_can_start_inside_a_block(world) or _recovers_in_windows(world)
+    return tighter and (forgotten or world.role == "P")
 
 
 CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
@@ -307,7 +314,8 @@ CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
         "scheduler.md §1.4",
         "chunks of a sliding group need not end on a block; a later one then starts inside a block"
         " and needs one more. The reference does not count it: it accepts prompts that never run."
-        " On the prefill role it also forgets the decode slot of the completing chunk.",
+        " On the prefill role it also forgets the decode slot of the completing chunk, on the"
+        " decode role that a recovery computes chunks here.",
         _bounds_less,
     ),
 )

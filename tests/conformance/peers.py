@@ -177,6 +177,7 @@ class DecodeClient(PeerClient):
             life = self._life(name)
             life.scheduled += 1
             self._landing.add(name)
+            self._parted.discard(name)  # A prompt whose blocks the engine took is asked for again.
             life.demanded, life.prompt_tokens = None, prompt
             token = life.request.output_token(life.produced)
             self._owe(RemotelyPrefilled(name, token), self._transfer_round(round_, name))

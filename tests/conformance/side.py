@@ -69,11 +69,15 @@ class Side:
 
     def plan(self, round_: int) -> Plan:
         """The next plan; its operations become known to later events."""
-        plan = read_plan(self._scheduler.next_execution_plan())
+        plan = self.read(self._scheduler.next_execution_plan())
         for tier, operations in (("store", plan.stores), ("load", plan.loads)):
             for place, op_id in enumerate(operations):
                 self._operations[round_, tier, place] = op_id
         return plan
+
+    def read(self, plan: Any) -> Plan:
+        """A plan as plain data."""
+        return read_plan(plan)
 
     def gauges(self, request_ids: Iterable[str]) -> dict[str, int]:
         """Every gauge by name; ``request_token_size`` for each of `request_ids`."""

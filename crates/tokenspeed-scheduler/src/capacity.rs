@@ -19,6 +19,8 @@
 //! - on the prefill role the bound takes off the decode slot ([`CapacityModel::max_single_request_tokens`])
 //!   and a state group holds it ([`snapshot_state_reserve_tokens`]);
 //! - a request's last verify window counts ([`request_token_limit`]);
+//! - on the decode role a recovery is computed here, chunk by chunk, so that a sliding group needs what
+//!   a prefill does where that is more than a landing ([`CapacityModel::single_request_group_pages`]);
 //! - a sliding group's later chunk may start inside a block where the budget is no multiple of it or
 //!   replay cuts the chunks, and be longer where a state group shortened the first
 //!   ([`CapacityModel::single_request_group_pages`]).
@@ -220,13 +222,22 @@ impl CapacityModel {
     }
 
     fn single_sliding(&self, window: i64, g: i64, limit: i64) -> i64 {
-        let lookback = blocks(window - 1, g);
-        if self.config.role == Role::D {
-            // A landing: the whole retained tail at once.
-            return self
-                .single_dense(g, limit)
-                .min(lookback + self.resident_window(window, g, window));
+        let prefill = self.prefill_window(window, g, limit);
+        match self.config.role {
+            Role::P | Role::Fused => prefill,
+            // A landing, the whole retained tail at once, or the chunks of a recovery.
+            Role::D => prefill.max(self.landing_window(window, g)).min(self.single_dense(g, limit)),
         }
+    }
+
+    /// What a landing leaves of a window and what it reads first, at most.
+    fn landing_window(&self, window: i64, g: i64) -> i64 {
+        blocks(window - 1, g) + self.resident_window(window, g, window)
+    }
+
+    /// The most of a sliding group that a prompt computed here holds, over every way to cut it.
+    fn prefill_window(&self, window: i64, g: i64, limit: i64) -> i64 {
+        let lookback = blocks(window - 1, g);
         let (budget, protected) =
             (self.config.max_scheduled_tokens, protected_tokens(&self.config));
         let prompt = self.prompt_tokens(limit);
@@ -301,7 +312,9 @@ impl CapacityModel {
         let resident = self.resident_window(window, g, context);
         if self.config.role == Role::D {
             let landings = self.per_request(lookback + resident);
-            return landings.min(self.concurrent_dense(g, total_tokens));
+            let least = self.single_sliding(window, g, total_tokens.min(context));
+            let landings = landings.min(self.concurrent_dense(g, total_tokens));
+            return if self.config.max_batch_size > 0 { landings.max(least) } else { landings };
         }
         let chunk = blocks(total_tokens.min(self.config.max_scheduled_tokens), g);
         self.per_request(resident).saturating_add(lookback + chunk)

@@ -183,13 +183,14 @@ impl Coordinator {
     ) -> Option<Vec<Candidate>> {
         let groups = self.geometries.len();
         let mut ledger = Ledger::new(&self.device.pool, groups, Obstacle::Used);
-        let nothing_kept = kept.iter().all(|&blocks| blocks == 0);
-        if nothing_kept && ledger.fits(needed) {
+        // Room for what is kept is made now: `needed` spreads over parents that hold cached blocks, and
+        // what could be evicted later beside it would not be a parent.
+        let together: Vec<i64> = needed.iter().zip(kept).map(|(n, k)| n + k).collect();
+        if ledger.fits(&together) {
             return Some(Vec::new());
         }
         let mut all = Ledger::new(&self.device.pool, groups, Obstacle::Pinned);
         expiring.iter().for_each(|&(_, group, block)| all.give_up(group, block));
-        let together: Vec<i64> = needed.iter().zip(kept).map(|(n, k)| n + k).collect();
         if !all.fits(&together) {
             return None;
         }
@@ -203,7 +204,7 @@ impl Coordinator {
             .collect();
         let mut own = expiring.iter().copied().peekable();
         let mut given: Vec<Candidate> = Vec::new();
-        while !ledger.fits(needed) {
+        while !ledger.fits(&together) {
             let least = queues.iter_mut().enumerate().filter_map(|(at, q)| Some((*q.peek()?, at)));
             let next = match (least.min(), own.peek()) {
                 (Some((cached, _)), Some(expired)) if *expired < cached => own.next(),
@@ -217,7 +218,7 @@ impl Coordinator {
         for at in (0..given.len()).rev() {
             let (_, group, block) = given[at];
             ledger.keep(group, block);
-            if ledger.fits(needed) {
+            if ledger.fits(&together) {
                 given.remove(at);
             } else {
                 ledger.give_up(group, block);

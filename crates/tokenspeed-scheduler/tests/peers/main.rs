@@ -1,0 +1,7 @@
+//! What a prefill and a decode worker owe their peers and their clients, in small worlds: the scenarios
+//! from the field that concern them, and the failures of `liveness.md`, each with its smallest input.
+
+mod aborts;
+mod engine;
+mod liveness;
+mod transfers;

@@ -1,0 +1,67 @@
+"""Our side twice: mirrored ranks get the same calls and must make the same plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.conformance.events import Event
+from tests.conformance.plan import Plan
+from tests.conformance.side import Side
+from tests.conformance.storage import Key
+from tests.conformance.world import Request, World
+
+
+class DigestsDiffer(Exception):
+    """Two schedulers that were given the same calls made different plans (``liveness.md`` 5)."""
+
+
+class Chained(Side):
+    """One rank; `digest` covers its plans so far, each chained to the one before."""
+
+    def __init__(self, module: str, world: World) -> None:
+        super().__init__(module, world)
+        self.digest = 0
+
+    def read(self, plan: Any) -> Plan:
+        self.digest = plan.digest(self.digest)
+        return super().read(plan)
+
+
+class Mirrored(Chained):
+    """Two ranks behind the surface of one. What is asked of it is answered by the first."""
+
+    def __init__(self, module: str, world: World) -> None:
+        super().__init__(module, world)
+        self._mirror = Chained(module, world)
+
+    def plan(self, round_: int) -> Plan:
+        """Raises `DigestsDiffer`."""
+        plan = super().plan(round_)
+        self._mirror.plan(round_)
+        if self.digest != self._mirror.digest:
+            raise DigestsDiffer(f"{self.digest:016x}, mirrored {self._mirror.digest:016x}")
+        return plan
+
+    def submit(self, request: Request) -> str | None:
+        self._mirror.submit(request)
+        return super().submit(request)
+
+    def advance(self, events: Iterable[Event]) -> None:
+        events = list(events)
+        try:
+            self._mirror.advance(events)
+        finally:  # What is refused is refused by both.
+            super().advance(events)
+
+    def register(self, keys: list[Key]) -> None:
+        self._mirror.register(keys)
+        super().register(keys)
+
+    def unregister(self, keys: list[Key]) -> None:
+        self._mirror.unregister(keys)
+        super().unregister(keys)
+
+    def clear(self) -> dict[str, bool]:
+        self._mirror.clear()
+        return super().clear()
