@@ -164,10 +164,13 @@ def _holds_the_handover(d: Divergence) -> bool:
 
 
 def _keeps_room_for_handovers(d: Divergence) -> bool:
-    """Their plan admits what ours leaves waiting, and leaves less than handovers may take."""
-    if d.world.role != "P" or d.theirs is None or d.ours is None:
-        return False
+    """Their plan admits what ours leaves waiting, and leaves less than handovers may take; or it
+    evicts less."""
     states = [group for group in d.world.groups if group.kind == "state"]
+    if d.world.role != "P" or d.theirs is None or d.ours is None or not states:
+        return False
+    if all(x.field.startswith(BLOCK_GAUGES) for x in d.differences):
+        return True
     ahead = set(d.theirs.batch.request_ids) - set(d.ours.batch.request_ids)
     left = d.rounds[-1].gauges["available_lcm_blocks"]  # Where the sides agree nothing is said.
     for x in d.differences:

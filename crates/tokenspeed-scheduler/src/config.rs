@@ -143,6 +143,12 @@ impl SchedulerConfig {
         windows.filter_map(|group| group.sliding_window_tokens).max().unwrap_or(0)
     }
 
+    /// Whether what live requests publish is stored on the Host, and what a finished one leaves: not on the
+    /// decode role (`cache.md` §6).
+    pub fn streams_to_host(&self) -> bool {
+        self.role != Role::D
+    }
+
     /// Refuses what a scheduler cannot run.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ impl Coordinator {
         // The hits are claimed before anything is given up, so that they cannot be.
         let claimed = first.map(|first| self.claim(first));
         let expiring = self.expiring_in_order(holdings, progress.computed_tokens);
-        let victims = self.least_eviction(&needed, &kept, &expiring).ok_or(NoCapacity::Device);
+        let victims = self.victims(&needed, &kept, &expiring).ok_or(NoCapacity::Device);
         let granted = victims.and_then(|victims| Ok((victims, self.take_fetches(first)?)));
         let (victims, mut load) = match granted {
             Ok(granted) => granted,
@@ -172,26 +172,50 @@ impl Coordinator {
         self.promised.iter().zip(growth).map(kept).collect()
     }
 
-    /// The least set of candidates without which `needed` fits: given up one at a time in eviction
-    /// order until it does, then trimmed newest first. `None` where not even all of them suffice, for
-    /// `needed` and what is to be kept beside it.
-    fn least_eviction(
+    /// Whom to give up for `needed`: the least that makes it fit, and more only where `kept` could not be
+    /// had any more. `None` where both do not fit together.
+    fn victims(
         &self,
         needed: &[i64],
         kept: &[i64],
         expiring: &[Candidate],
     ) -> Option<Vec<Candidate>> {
+        let victims = self.least_eviction(needed, expiring)?;
+        if kept.iter().all(|&blocks| blocks == 0) || self.keeps(kept, needed, &victims) {
+            return Some(victims);
+        }
+        let together: Vec<i64> = needed.iter().zip(kept).map(|(n, k)| n + k).collect();
+        self.least_eviction(&together, expiring)
+    }
+
+    /// Whether `kept` could still be had behind this grant. Played on a copy of the pool: what is granted
+    /// spreads over parents that hold cached blocks, and those are whole parents no more.
+    fn keeps(&self, kept: &[i64], needed: &[i64], victims: &[Candidate]) -> bool {
+        let mut pool = self.device.pool.clone();
+        for &(_, group, block) in victims {
+            if self.device.owners(group, block) > 0 {
+                pool.unpin(group, block);
+            }
+            pool.release(group, block);
+        }
+        let granted = needed
+            .iter()
+            .enumerate()
+            .all(|(group, &blocks)| (0..blocks).all(|_| pool.acquire(group).is_some()));
+        granted && Ledger::new(&pool, self.geometries.len(), Obstacle::Pinned).fits(kept)
+    }
+
+    /// The least set of candidates without which `needed` fits: given up one at a time in eviction
+    /// order until it does, then trimmed newest first. `None` where not even all of them suffice.
+    fn least_eviction(&self, needed: &[i64], expiring: &[Candidate]) -> Option<Vec<Candidate>> {
         let groups = self.geometries.len();
         let mut ledger = Ledger::new(&self.device.pool, groups, Obstacle::Used);
-        // Room for what is kept is made now: `needed` spreads over parents that hold cached blocks, and
-        // what could be evicted later beside it would not be a parent.
-        let together: Vec<i64> = needed.iter().zip(kept).map(|(n, k)| n + k).collect();
-        if ledger.fits(&together) {
+        if ledger.fits(needed) {
             return Some(Vec::new());
         }
         let mut all = Ledger::new(&self.device.pool, groups, Obstacle::Pinned);
         expiring.iter().for_each(|&(_, group, block)| all.give_up(group, block));
-        if !all.fits(&together) {
+        if !all.fits(needed) {
             return None;
         }
         let mut queues: Vec<_> = (0..groups)
@@ -204,7 +228,7 @@ impl Coordinator {
             .collect();
         let mut own = expiring.iter().copied().peekable();
         let mut given: Vec<Candidate> = Vec::new();
-        while !ledger.fits(&together) {
+        while !ledger.fits(needed) {
             let least = queues.iter_mut().enumerate().filter_map(|(at, q)| Some((*q.peek()?, at)));
             let next = match (least.min(), own.peek()) {
                 (Some((cached, _)), Some(expired)) if *expired < cached => own.next(),
@@ -218,7 +242,7 @@ impl Coordinator {
         for at in (0..given.len()).rev() {
             let (_, group, block) = given[at];
             ledger.keep(group, block);
-            if ledger.fits(&together) {
+            if ledger.fits(needed) {
                 given.remove(at);
             } else {
                 ledger.give_up(group, block);

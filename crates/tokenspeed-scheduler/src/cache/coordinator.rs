@@ -9,7 +9,7 @@ use super::persistent::{ChangedCell, PersistentTable, PersistentTables};
 use super::stored::StoredKeys;
 use super::tier::{BlockKey, EntryFacts, Tier, TierKind};
 use super::transfer::Transfers;
-use crate::config::{Role, SchedulerConfig};
+use crate::config::SchedulerConfig;
 use crate::identity::{ContentHash, PageId, PrefixPages};
 
 /// What a parent weighs in the measure of [`Coordinator::room`].
@@ -61,7 +61,7 @@ impl Coordinator {
             stored: StoredKeys::default(),
             transfers: Transfers::default(),
             persistent: PersistentTables::new(geometries.len(), config.max_batch_size as usize + 1),
-            streams: config.role != Role::D,
+            streams: config.streams_to_host(),
             promised: vec![0; geometries.len()],
             epoch: 0,
             newly_cached: Vec::new(),

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::geometry::{BlockId, GroupIndex};
 
 /// Blocks of one tier, all groups.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pool {
     /// Empty parents, next one to be used first.
     queue: VecDeque<u32>,
@@ -33,7 +33,7 @@ struct Parent {
     held: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct GroupPool {
     blocks_per_parent: u32,
     /// Partly used parents, fullest first, then lowest id.

@@ -31,8 +31,11 @@ impl Round<'_> {
             }
             self.retract_or_end(victim);
             victims.push(victim);
-            if self.is_fruitless() && self.grant_to_stalled() {
-                return;
+            if self.is_fruitless() {
+                match self.grant_to_stalled() {
+                    true => return,
+                    false => continue,
+                }
             }
             let granted = match victims.contains(&blocker) {
                 false => self.grant(blocker),
@@ -48,8 +51,13 @@ impl Round<'_> {
     /// no store that gives capacity back, no word of a peer.
     pub(super) fn nothing_is_owed(&self) -> bool {
         self.cache.transfers().owe_nothing()
-            && self.requests.with_peer().next().is_none()
+            && !self.requests.with_peer().any(|key| self.frees_by_peer(key))
             && self.requests.local_residents().all(|key| self.requests[key].forwards_out == 0)
+    }
+
+    /// Whether a peer's word will free blocks. That a prompt has landed frees none.
+    fn frees_by_peer(&self, key: RequestKey) -> bool {
+        self.requests[key].state() != State::RemotePrefilling
     }
 
     /// The document's rules can end in a round that schedules nothing although nothing is owed: the

@@ -3,6 +3,7 @@
 use crate::capacity::{CapacityModel, request_token_limit, snapshot_state_reserve_tokens};
 use crate::config::{Role, SchedulerConfig};
 use crate::error::Result;
+use crate::request::State;
 
 /// Token counts unless a name says otherwise.
 #[derive(Debug, Clone)]
@@ -54,6 +55,17 @@ impl Rules {
     /// What a hit that ends at `boundary` has to re-feed (`scheduler.md` §1.3).
     pub fn replay_tokens(&self, boundary: i64) -> i64 {
         self.replay_window.min(boundary)
+    }
+
+    /// Whether a peer may be using the blocks of a request in that state: nobody else may have them, and
+    /// only the peer's word frees them. A prefill worker's are read from the first chunk on; a decode
+    /// worker's are written until the prompt has landed (`scheduler.md` §3.1, pdTransferInFlight).
+    pub fn is_pinned_by_peer(&self, state: State) -> bool {
+        match self.config.role {
+            Role::P => state.is_resident(),
+            Role::D => matches!(state, State::RemotePrefilling | State::Draining),
+            Role::Fused => false,
+        }
     }
 
     /// What a request of that prompt and budget may come to need; to hold against `token_limit`.

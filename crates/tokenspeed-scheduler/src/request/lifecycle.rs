@@ -11,8 +11,6 @@
 //!     '--> RemotePrefilling (D) ----------'      PrefillDone --> RemoteDecoding (P) --> (gone)
 //! ```
 
-use crate::config::Role;
-
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -76,16 +74,5 @@ impl State {
     /// Whether the next word on the request is the peer's.
     pub fn awaits_peer(self) -> bool {
         matches!(self, State::RemotePrefilling | State::RemoteDecoding | State::Draining)
-    }
-
-    /// Whether a peer may be using the blocks: nobody else may have them, and only the peer's word
-    /// frees them. A prefill worker's are read from the first chunk on; a decode worker's are
-    /// written until the prompt has landed (`scheduler.md` §3.1, pdTransferInFlight).
-    pub fn is_pinned_by_peer(self, role: Role) -> bool {
-        match role {
-            Role::P => self.is_resident(),
-            Role::D => matches!(self, State::RemotePrefilling | State::Draining),
-            Role::Fused => false,
-        }
     }
 }

@@ -55,7 +55,7 @@ impl Scheduler {
             return Ok(());
         }
         let role = self.rules.config.role;
-        let pinned = now.state.is_pinned_by_peer(role);
+        let pinned = self.rules.is_pinned_by_peer(now.state);
         let waits = matches!(now.state, State::Bootstrapping | State::Submitted);
         let possible = match event {
             Event::ExtendResult { tokens, .. } => {

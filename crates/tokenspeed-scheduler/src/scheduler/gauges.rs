@@ -60,7 +60,7 @@ impl Scheduler {
     }
 
     pub(super) fn is_pinned_by_peer(&self, key: RequestKey) -> bool {
-        self.requests[key].state().is_pinned_by_peer(self.rules.config.role)
+        self.rules.is_pinned_by_peer(self.requests[key].state())
     }
 
     /// Parents in which a request holds a block.
