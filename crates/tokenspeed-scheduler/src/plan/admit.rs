@@ -68,13 +68,12 @@ impl Round<'_> {
         if self.lands_remotely(key) {
             return self.open_landing(key, row, hit, uncached);
         }
-        let budget = self.chunk_budget(key);
         let request = &mut self.requests[key];
         let cut = Cut {
             begin: self.cache.tokens_of(hit.total_pages),
             first: true,
             prompt_tokens: request.prompt_tokens,
-            budget,
+            budget: self.build.budget_left(),
             promotion_boundary: hit.promotion_boundary_pages.map(|p| self.cache.tokens_of(p)),
         };
         let chunk = next_chunk(self.rules, cut);
@@ -117,17 +116,6 @@ impl Round<'_> {
             matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
     }
 
-    /// What a chunk may take of the round. One that has lacked blocks with the pool to itself goes on by
-    /// the least there is: on the decode role the bound reckons with a landing, whose window can be less
-    /// than a chunk of its recovery holds (`scheduler.md` §1.4).
-    fn chunk_budget(&self, key: RequestKey) -> i64 {
-        let left = self.build.budget_left();
-        match self.requests[key].needs_empty_pool() {
-            true => left.min(self.rules.granularity.max(self.rules.least_prefill_budget)),
-            false => left,
-        }
-    }
-
     /// Notes what a waiting prompt needs at least, so that it is not tried again for nothing.
     fn note_refusal(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) {
         let request = &self.requests[key];
@@ -145,12 +133,11 @@ impl Round<'_> {
         if self.awaits_result(key) {
             return Outcome::NotNow;
         }
-        let budget = self.chunk_budget(key);
         let cut = Cut {
             begin: request.computed_tokens(),
             first: false,
             prompt_tokens: request.prompt_tokens,
-            budget,
+            budget: self.build.budget_left(),
             promotion_boundary: request.holdings.promotion_boundary,
         };
         let chunk = next_chunk(self.rules, cut);

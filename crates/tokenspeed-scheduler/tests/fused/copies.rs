@@ -124,6 +124,7 @@ fn a_load_that_failed_is_computed_again() {
     engine.advance(vec![Event::LoadBackDone { op_id, success: false }]).expect("a load can fail");
     assert_eq!((engine.scheduler.waiting_size(), engine.scheduler.active_lcm_blocks()), (1, 0));
     assert_eq!(engine.scheduler.empty_lcm_blocks(), engine.scheduler.available_lcm_blocks());
+    engine.release_copies(); // Late: the load is over.
     engine.retract("b");
     engine.holds_copies = (false, false);
     assert_eq!(engine.round(), "P b[0+9/9]");

@@ -157,8 +157,10 @@ impl<'w> Judge<'w> {
         plan: &ExecutionPlan,
         out: &impl Fn(&str) -> usize,
     ) -> Result<(), String> {
+        // That a prompt has landed gives nobody a block.
+        let lands = self.config.role == Role::D;
         let owed = self.seen.keys().any(|id| out(id) > 0)
-            || self.seen.values().any(|seen| seen.with_peer)
+            || self.seen.values().any(|seen| seen.with_peer && !lands)
             || !self.draining.is_empty();
         for id in self.retracted(plan) {
             if self.config.role == Role::P {
