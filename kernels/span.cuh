@@ -46,7 +46,7 @@ __device__ __forceinline__ void copy_as(Byte* to, const Byte* from, Size nbytes,
     const Size words = nbytes / Size(sizeof(Word));
     copy_words<Word>(to, from, words, team);
     for (Size at = words * Size(sizeof(Word)) + team.rank; at < nbytes; at += team.size) {
-        to[at] = from[at];
+        __stcs(to + at, __ldcs(from + at));
     }
 }
 
@@ -70,8 +70,12 @@ __device__ __forceinline__ void zero_span(Byte* to, Size nbytes, Team team)
     const Size ahead = -reinterpret_cast<Address>(to) % 16;
     const Size head = ahead < nbytes ? ahead : nbytes;
     const Size words = (nbytes - head) / 16;
-    for (Size at = team.rank; at < head; at += team.size) to[at] = 0;
+    for (Size at = team.rank; at < head; at += team.size) __stcs(to + at, Byte(0));
     uint4* target = reinterpret_cast<uint4*>(to + head);
-    for (Size at = team.rank; at < words; at += team.size) target[at] = make_uint4(0, 0, 0, 0);
-    for (Size at = head + words * 16 + team.rank; at < nbytes; at += team.size) to[at] = 0;
+    for (Size at = team.rank; at < words; at += team.size) {
+        __stcs(target + at, make_uint4(0, 0, 0, 0));
+    }
+    for (Size at = head + words * 16 + team.rank; at < nbytes; at += team.size) {
+        __stcs(to + at, Byte(0));
+    }
 }

@@ -61,10 +61,13 @@ class CudaDevice:
 
         self.xp: Any = cupy
         self._runtime = cupy.cuda.runtime
-        self._faults = (self._runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError)
+        self._faults = (
+            self._runtime.CUDARuntimeError,
+            cupy.cuda.driver.CUDADriverError,
+            cupy.cuda.memory.OutOfMemoryError,
+        )
         self._guard = SyncGuard()
         self._streams: dict[str, _Stream] = {}
-        self._pinned: set[int] = set()
         self._staging = Staging(self.alloc_host)
         with self._reports(f"GPU {index}"):
             self._card = cupy.cuda.Device(index)
@@ -83,7 +86,6 @@ class CudaDevice:
             pinned = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(nbytes, 1)), 0)
         memory = np.frombuffer(pinned, dtype=np.uint8, count=nbytes)
         memory[...] = 0
-        self._pinned.add(memory.ctypes.data)
         return memory
 
     def stream(self, name: str) -> _Stream:
@@ -192,7 +194,7 @@ class CudaDevice:
         if not isinstance(arena.buffer, np.ndarray):
             return int(arena.buffer.data.ptr)
         address = int(arena.buffer.ctypes.data)
-        if address not in self._pinned:
+        if self._runtime.pointerGetAttributes(address).type != self._runtime.memoryTypeHost:
             raise DeviceFault("a host arena has to lie in memory of alloc_host")
         return address
 
