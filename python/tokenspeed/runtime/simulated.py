@@ -27,11 +27,13 @@ from tokenspeed.runtime.errors import DeviceFault
 from tokenspeed.runtime.guard import SyncGuard
 from tokenspeed.runtime.staging import Staging, put
 
-Pace = Literal["any", "copies last", "copies first", "forwards in pieces"]
-"""Which of the possible orders a device prefers: any; block copies, uploads and downloads as late
-as fences allow; as early; or to turn to another stream whenever it can."""
+Pace = Literal["any", "copies last", "copies first", "forwards last"]
+"""Which of the possible orders a device prefers: any, with one stream or another far ahead for a
+while; block copies, uploads and downloads as late as fences allow; as early; forwards as late."""
 
-PACES: tuple[Pace, ...] = ("any", "copies last", "copies first", "forwards in pieces")
+PACES: tuple[Pace, ...] = ("any", "copies last", "copies first", "forwards last")
+
+_STEPS_OF_A_MOOD = 40
 
 
 @dataclass(eq=False)
@@ -72,6 +74,8 @@ class SimulatedStream:
         self.queue: deque[_Operation] = deque()
         self.busy = False
         """One of its operations is running right now."""
+        self.eagerness = 1.0
+        """Its share of the steps, among the streams that can move."""
         self._device = device
 
     def record(self) -> Event:
@@ -104,6 +108,7 @@ class SimulatedDevice:
         self.staging = Staging(allocate)
         self._random = random.Random(seed)
         self._streams: dict[str, SimulatedStream] = {}
+        self._steps = 0
 
     def alloc_device(self, nbytes: int) -> NDArray[np.uint8]:
         return allocate(nbytes)
@@ -208,7 +213,7 @@ class SimulatedDevice:
         ready = [stream for stream in self._streams.values() if self._can_move(stream)]
         if not ready:
             return False
-        stream = self._random.choice(self._preferred(ready))
+        stream = self._preferred(ready)
         operation = stream.queue[0]
         stream.busy = True
         try:
@@ -238,16 +243,20 @@ class SimulatedDevice:
             stream.queue.popleft()
         return False
 
-    def _preferred(self, ready: list[SimulatedStream]) -> list[SimulatedStream]:
-        if self.pace == "any":
-            return ready
-        if self.pace == "forwards in pieces":
-            others = [stream for stream in ready if stream.queue[0].kind != "run"]
-            return others or ready if self._random.random() < 0.5 else ready
-        copies = [stream for stream in ready if stream.queue[0].kind == "copy"]
+    def _preferred(self, ready: list[SimulatedStream]) -> SimulatedStream:
+        first = [stream for stream in ready if self._goes_first(stream.queue[0])] or ready
+        if self._steps % _STEPS_OF_A_MOOD == 0:
+            for stream in self._streams.values():
+                stream.eagerness = self._random.random() ** 4
+        self._steps += 1
+        return self._random.choices(first, [stream.eagerness for stream in first])[0]
+
+    def _goes_first(self, operation: _Operation) -> bool:
+        if self.pace == "copies first":
+            return operation.kind == "copy"
         if self.pace == "copies last":
-            copies = [stream for stream in ready if stream not in copies]
-        return copies or ready
+            return operation.kind != "copy"
+        return self.pace == "any" or operation.kind != "run"
 
 
 class _Download:
