@@ -40,8 +40,8 @@ build: .venv/ready
 
 .venv/ready: pyproject.toml scripts/toolchain
 	@python=$$(scripts/toolchain) && $$python -m venv .venv
-	$(BIN)/python -m pip install --upgrade pip 'maturin>=1.9,<2'
+	$(BIN)/python -m pip install --upgrade pip 'maturin>=1.12.1,<2'
 	@touch $@
 
 clean:
-	rm -rf .venv target python/tokenspeed/scheduler/_core.abi3.so
+	rm -rf .venv target python/tokenspeed/kernels python/tokenspeed/scheduler/_core.abi3.so
