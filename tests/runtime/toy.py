@@ -169,40 +169,52 @@ class Toy:
 
 
 class Alone:
-    """What a request says on its own."""
+    """What a request says on its own, and what its caches hold."""
 
     def __init__(self, toy: Toy) -> None:
         self._layers = toy.layers
         self._vocabulary = toy.vocabulary
-        self._seen: list[deque[int]] = [deque() for _ in toy.layers]
         self._sums = [0] * len(toy.layers)
-        self._position = 0
+        self.kept: list[list[int]] = [[] for _ in toy.layers]
+        """By layer: each token's row; in a state layer the state after it."""
+        self._weighted: list[deque[int]] = [deque() for _ in toy.layers]
 
     def feed(self, token: int) -> int:
         """The token that follows."""
-        position = self._position
-        self._position += 1
+        position = len(self.kept[0])
         x = embedded = mix_alone(token, position)
         for at, layer in enumerate(self._layers):
             if layer.kind == "state":
                 self._sums[at] = (self._sums[at] * DECAY + x) & MASK
+                self.kept[at].append(self._sums[at])
             else:
                 row = mix_alone(embedded if layer.kind == "replay" else x, position, at)
-                weighted = row * 4 * (2 * position + 1) & MASK
-                self._seen[at].append(weighted)
-                self._sums[at] += weighted
-                if layer.window_tokens is not None and len(self._seen[at]) > layer.window_tokens:
-                    self._sums[at] -= self._seen[at].popleft()
+                self.kept[at].append(row)
+                self._weighted[at].append(row * 4 * (2 * position + 1))
+                self._sums[at] += self._weighted[at][-1]
+                if layer.window_tokens is not None and position >= layer.window_tokens:
+                    self._sums[at] -= self._weighted[at].popleft()
             x = mix_alone(x, self._sums[at] & MASK)
         return mix_alone(x) % self._vocabulary
 
 
-def alone(toy: Toy, prompt: Sequence[int], new_tokens: int) -> list[int]:
+@dataclass(frozen=True)
+class Story:
+    """A request on its own, to its end."""
+
+    tokens: list[int]
+    """Prompt and output."""
+    generated: list[int]
+    kept: list[list[int]]
+    """As `Alone.kept`."""
+
+
+def alone(toy: Toy, prompt: Sequence[int], new_tokens: int) -> Story:
     """What a request generates with all the memory in the world."""
     model = Alone(toy)
-    for token in prompt:
-        following = model.feed(token)
-    generated = [following]
+    following = [model.feed(token) for token in prompt]
+    generated = following[-1:]
     while len(generated) < new_tokens:
         generated.append(model.feed(generated[-1]))
-    return generated
+    model.feed(generated[-1])
+    return Story([*prompt, *generated], generated, model.kept)

@@ -87,14 +87,17 @@ class EngineLoop:
         """Rounds whose results are out, oldest first."""
         self._copying: list[Submission] = []
         """Rounds with copies that the scheduler has not been told are over."""
+        self._has_ended = False
+        """Whether a request has ended since the last plan."""
         self._rounds = 0
         self._empty_rounds = 0
         self._closed = False
 
     @property
     def has_work(self) -> bool:
-        """Whether a request is live or anything is under way."""
-        return bool(self._live or self._in_flight or self._copying)
+        """Whether a request is live, anything is under way, or an end has yet to be planned for: a
+        request that is over is stored by the plan behind it."""
+        return bool(self._live or self._in_flight or self._copying or self._has_ended)
 
     def submit(self, request: Request) -> None:
         """Takes a request. Raises `RequestError` for one that cannot be taken, `EngineClosed`."""
@@ -136,6 +139,7 @@ class EngineLoop:
         self.scheduler.advance(ExecutionEvent(over))
 
         plan = self.scheduler.next_execution_plan()
+        self._has_ended = False
         self._note_ends(plan, outputs)
         self._launch(plan)
 
@@ -294,4 +298,5 @@ class EngineLoop:
     ) -> Output:
         """The last output of a request."""
         del self._live[request_id]
+        self._has_ended = True
         return Output(request_id, tuple(tokens), reason, error)
