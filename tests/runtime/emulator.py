@@ -11,17 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tokenspeed.runtime import kernels
 
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 
 COMPILER = shutil.which("c++")
-
-INT_PARAMETERS = {"scatter_rows": (6, 10), "gather_rows": (6, 10)}
-"""Which parameters of a kernel are `int`; all others are 64 bits wide."""
-
 
 class _Dim3(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint) for name in "xyz"]
@@ -51,22 +46,17 @@ class Emulator:
         self._library = ctypes.CDLL(str(library))
 
     def launch(
-        self, kernel: str, grid: int, block: tuple[int, int], *arguments: int | NDArray[Any]
+        self, kernel: str, grid: int, block: tuple[int, int], *arguments: Any
     ) -> Counts:
-        """Runs a kernel; arrays are passed as their addresses."""
+        """Runs a kernel. Its arguments are as CuPy takes them: a plain number is 64 bits wide,
+        `numpy.int32` an int; and arrays, which are passed as their addresses."""
         self._dim("gridDim", grid, 1)
         self._dim("blockDim", *block)
         counters = ("bytes_loaded", "bytes_stored", "accesses", "misaligned")
         cells = [ctypes.c_longlong.in_dll(self._library, name) for name in counters]
         for cell in cells:
             cell.value = 0
-        ints = INT_PARAMETERS.get(kernel, ())
-        passed = [
-            ctypes.c_int(value)
-            if at in ints
-            else ctypes.c_longlong(value.ctypes.data if isinstance(value, np.ndarray) else value)
-            for at, value in enumerate(arguments)
-        ]
+        passed = [_passed(value) for value in arguments]
         run = getattr(self._library, kernel)
         for of_grid, y, x in itertools.product(range(grid), range(block[1]), range(block[0])):
             self._dim("blockIdx", of_grid, 0)
@@ -78,3 +68,9 @@ class Emulator:
     def _dim(self, name: str, x: int, y: int) -> None:
         dim = _Dim3.in_dll(self._library, name)
         dim.x, dim.y, dim.z = x, y, 1
+
+
+def _passed(value: Any) -> Any:
+    if isinstance(value, np.int32):
+        return ctypes.c_int(value)
+    return ctypes.c_longlong(value.ctypes.data if isinstance(value, np.ndarray) else int(value))

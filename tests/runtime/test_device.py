@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.runtime.emulated_cupy import emulation
+from tests.runtime.emulator import COMPILER
 from tokenspeed.runtime.arena import Arena
 from tokenspeed.runtime.cpu import CpuDevice
 from tokenspeed.runtime.cuda import CudaDevice, why_missing
@@ -18,7 +21,7 @@ from tokenspeed.runtime.recipe import Field, LayerCache, Recipe
 from tokenspeed.runtime.simulated import PACES, SimulatedDevice
 
 PARENTS = 9
-KINDS = ["cpu", *(f"simulated, {pace}" for pace in PACES), "cuda"]
+KINDS = ["cpu", *(f"simulated, {pace}" for pace in PACES), "cuda", "cuda, emulated"]
 
 RECIPE = Recipe(
     [
@@ -30,19 +33,26 @@ RECIPE = Recipe(
 
 
 @pytest.fixture(params=KINDS)
-def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    kind, _, pace = request.param.partition(", ")
+def device(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Device]:
+    kind, _, variant = request.param.partition(", ")
     made: Device
-    if kind == "cuda":
-        if reason := why_missing():
-            pytest.skip(reason)
-        made = CudaDevice()
-    elif kind == "simulated":
-        made = SimulatedDevice(seed=11, pace=pace)  # type: ignore[arg-type]
-    else:
-        made = CpuDevice()
-    yield made
-    made.close()
+    with contextlib.ExitStack() as around:
+        if variant == "emulated":
+            if COMPILER is None:
+                pytest.skip("there is no C++ compiler, c++")
+            around.enter_context(emulation(tmp_path_factory.mktemp("emulation")))
+        if kind == "cuda":
+            if reason := why_missing():
+                pytest.skip(reason)
+            made = CudaDevice()
+        elif kind == "simulated":
+            made = SimulatedDevice(seed=11, pace=variant)  # type: ignore[arg-type]
+        else:
+            made = CpuDevice()
+        yield made
+        made.close()
 
 
 def arenas(device: Device) -> tuple[Arena, Arena]:
@@ -57,9 +67,9 @@ def arenas(device: Device) -> tuple[Arena, Arena]:
 
 def bytes_of(device: Device, arena: Arena) -> NDArray[np.uint8]:
     """What a device arena holds behind all that is under way on the stream `main`."""
-    download = device.download(device.stream("main"), arena.buffer)
+    download = device.download(device.stream("main"), arena.buffer.view(np.int32))
     download.event.wait()
-    return download.read()
+    return download.read().view(np.uint8)
 
 
 def offsets(group_id: str, blocks: list[int]) -> NDArray[np.int64]:

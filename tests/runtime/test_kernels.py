@@ -242,12 +242,13 @@ def test_aligned_blocks_move_in_wide_words(blocks: Emulator) -> None:
     assert zeroed.accesses == 65536 // 16
 
 
-def field_place(layout: ArenaLayout, layer: int, field: str) -> tuple[int, int, int, int]:
+def field_place(layout: ArenaLayout, layer: int, field: str) -> tuple[int, int, int, np.int32]:
     """What the kernels of `rows.cu` want to know of a field: where block 0 would have it, bytes
     from block to block, bytes of a row, tokens of a block."""
     group, place = layout.find(layer, field)
     start = layout.offset(group.group_id, 0) + place.offset_bytes
-    return start, group.block_bytes, place.nbytes // place.shape[0], place.shape[0]
+    tokens = place.shape[0]
+    return start, group.block_bytes, place.nbytes // tokens, np.int32(tokens)
 
 
 RECIPES = {
@@ -305,7 +306,8 @@ def test_rows_go_where_the_layout_says(
             first += int(position) % tokens * row_bytes
             expected[first : first + row_bytes] = fresh[at * row_bytes : (at + 1) * row_bytes]
             gathered[at * row_bytes : (at + 1) * row_bytes] = expected[first : first + row_bytes]
-        about = (requests, positions, len(requests), table, columns, *field_place(layout, layer, field))
+        about = (requests, positions, len(requests), table, np.int32(columns))
+        about += field_place(layout, layer, field)
         counts = rows.launch("scatter_rows", grid, (32, 2), arena, fresh, *about)
         np.testing.assert_array_equal(arena, expected)
         assert counts.misaligned == 0

@@ -191,7 +191,7 @@ class CudaDevice:
 
     def _address(self, arena: Arena) -> int:
         """Where an arena starts. A kernel that is given pageable memory faults: it is refused."""
-        if not isinstance(arena.buffer, np.ndarray):
+        if isinstance(arena.buffer, self.xp.ndarray):
             return int(arena.buffer.data.ptr)
         address = int(arena.buffer.ctypes.data)
         if self._runtime.pointerGetAttributes(address).type != self._runtime.memoryTypeHost:
