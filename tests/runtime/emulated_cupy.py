@@ -58,6 +58,7 @@ class Stream:
 class Event:
     def __init__(self, disable_timing: bool = False) -> None:
         self.recorded = False
+        self.timed = not disable_timing
 
     def record(self, stream: Stream) -> None:
         self.recorded = True
@@ -119,6 +120,11 @@ def _copy(target: int, source: int, nbytes: int, kind: int, stream: int) -> None
     ctypes.memmove(target, source, nbytes)
 
 
+def _elapsed_ms(start: Event, end: Event) -> float:
+    assert start.recorded and end.recorded and start.timed and end.timed
+    return 1.0
+
+
 class Fault(Exception):
     """What CUDA would raise."""
 
@@ -134,6 +140,8 @@ def emulated_cupy(directory: Path) -> ModuleType:
             return Function(self._emulator, kernel)
 
     cupy: Any = ModuleType("cupy")
+    cupy.__getattr__ = lambda name: getattr(np, name)
+    cupy.__version__ = "emulated"
     cupy.ndarray = Array
     cupy.zeros = lambda *args, **kwargs: on_device(np.zeros(*args, **kwargs))
     cupy.empty = lambda *args, **kwargs: on_device(np.empty(*args, **kwargs))
@@ -149,16 +157,20 @@ def emulated_cupy(directory: Path) -> ModuleType:
         driver=SimpleNamespace(CUDADriverError=Fault),
         function=SimpleNamespace(Module=Module),
         get_current_stream=Stream,
+        get_elapsed_time=_elapsed_ms,
         memory=SimpleNamespace(OutOfMemoryError=Fault),
         runtime=SimpleNamespace(
             CUDARuntimeError=Fault,
             deviceSynchronize=lambda: None,
+            driverGetVersion=lambda: 0,
             getDeviceCount=lambda: 1,
+            getDeviceProperties=lambda index: {"name": b"no GPU"},
             memcpyAsync=_copy,
             memcpyDefault=4,
             memcpyDeviceToHost=2,
             memcpyHostToDevice=1,
             memoryTypeHost=HOST,
+            runtimeGetVersion=lambda: 0,
             pointerGetAttributes=lambda address: SimpleNamespace(
                 type=HOST if address in Pinned.addresses else 0
             ),

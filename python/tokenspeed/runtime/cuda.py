@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class CudaDevice:
         from tokenspeed.runtime.launcher import Launcher
 
         self.xp: Any = cupy
+        self.index = index
         self._runtime = cupy.cuda.runtime
         self._faults = (
             self._runtime.CUDARuntimeError,
@@ -140,12 +141,8 @@ class CudaDevice:
             )
 
     def run(self, stream: Stream, fn: Callable[[], None]) -> None:
-        raw = _raw(stream)
-        with ExitStack() as current:
-            current.enter_context(self._card)
-            current.enter_context(raw)
-            if torch := sys.modules.get("torch"):
-                current.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(raw.ptr)))
+        assert isinstance(stream, _Stream)
+        with self._card, stream.raw, stream.torch_stream():
             fn()
 
     def upload(self, stream: Stream, name: str, array: NDArray[Any]) -> Any:
@@ -212,9 +209,20 @@ class _Stream:
         self.name = name
         self.raw = raw
         self._device = device
+        self._of_torch: Any = None
 
     def record(self) -> _Event:
         return _Event(self.raw, self._device)
+
+    def torch_stream(self) -> AbstractContextManager[Any]:
+        """Makes this the stream that torch works on, once torch is there and sees the GPU."""
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_available():
+            return nullcontext()
+        if self._of_torch is None:
+            self._of_torch = torch.cuda.ExternalStream(self.raw.ptr, device=self._device.index)
+        stream: AbstractContextManager[Any] = torch.cuda.stream(self._of_torch)
+        return stream
 
     def wait(self, event: Event) -> None:
         assert isinstance(event, _Event)
