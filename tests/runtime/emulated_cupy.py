@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenspeed.runtime import kernels
 
 from tests.runtime.emulator import Emulator
-from tokenspeed.runtime import kernels
 
 HOST, DEVICE = 1, 2
 """Types of memory, as CUDA numbers them."""

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from tokenspeed.runtime import kernels
 
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 
 COMPILER = shutil.which("c++")
+
 
 class _Dim3(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint) for name in "xyz"]
@@ -45,9 +45,7 @@ class Emulator:
         subprocess.run(command, check=True)
         self._library = ctypes.CDLL(str(library))
 
-    def launch(
-        self, kernel: str, grid: int, block: tuple[int, int], *arguments: Any
-    ) -> Counts:
+    def launch(self, kernel: str, grid: int, block: tuple[int, int], *arguments: Any) -> Counts:
         """Runs a kernel. Its arguments are as CuPy takes them: a plain number is 64 bits wide,
         `numpy.int32` an int; and arrays, which are passed as their addresses."""
         self._dim("gridDim", grid, 1)
@@ -63,7 +61,6 @@ class Emulator:
             self._dim("threadIdx", x, y)
             run(*passed)
         return Counts(*(cell.value for cell in cells))
-
 
     def _dim(self, name: str, x: int, y: int) -> None:
         dim = _Dim3.in_dll(self._library, name)

@@ -9,9 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-from tests.runtime.emulated_cupy import emulation
-from tests.runtime.emulator import COMPILER
 from tokenspeed.runtime.arena import Arena
 from tokenspeed.runtime.cpu import CpuDevice
 from tokenspeed.runtime.cuda import CudaDevice, why_missing
@@ -19,6 +16,9 @@ from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.errors import SyncForbidden
 from tokenspeed.runtime.recipe import Field, LayerCache, Recipe
 from tokenspeed.runtime.simulated import PACES, SimulatedDevice
+
+from tests.runtime.emulated_cupy import emulation
+from tests.runtime.emulator import COMPILER
 
 PARENTS = 9
 KINDS = ["cpu", *(f"simulated, {pace}" for pace in PACES), "cuda", "cuda, emulated"]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests.runtime.emulator import COMPILER, Emulator
 from tokenspeed.runtime import kernels
 from tokenspeed.runtime.errors import DeviceFault
 from tokenspeed.runtime.layout import ArenaLayout
 from tokenspeed.runtime.recipe import Field, LayerCache, Recipe
+
+from tests.runtime.emulator import COMPILER, Emulator
 
 ARCHITECTURES = ("sm_80", "sm_90")
 
@@ -177,7 +177,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Emulator:
 
 
 def aligned_bytes(nbytes: int, rng: np.random.Generator) -> np.ndarray:
-    """Random bytes from an address that is a multiple of 64, so that alignment is ours to choose."""
+    """Random bytes at a multiple of 64, so that alignment is ours to choose."""
     memory = np.empty(nbytes + 64, dtype=np.uint8)
     first = -memory.ctypes.data % 64
     memory[:] = rng.integers(1, 256, memory.shape, dtype=np.uint8)
@@ -222,9 +222,7 @@ def test_blocks_are_copied_and_nothing_else(
         expected, untouched = target.copy(), source.copy()
         for one, other in zip(to, at):
             expected[one : one + nbytes] = source[other : other + nbytes]
-        counts = blocks.launch(
-            "copy_blocks", grid, (threads, 1), target, source, to, at, 5, nbytes
-        )
+        counts = blocks.launch("copy_blocks", grid, (threads, 1), target, source, to, at, 5, nbytes)
         np.testing.assert_array_equal(target, expected)
         np.testing.assert_array_equal(source, untouched)
         assert counts.misaligned == 0
@@ -274,9 +272,7 @@ FIELDS = [
 
 @needs_cpp
 @pytest.mark.parametrize(("recipe", "layer", "field"), FIELDS)
-def test_rows_go_where_the_layout_says(
-    rows: Emulator, recipe: str, layer: int, field: str
-) -> None:
+def test_rows_go_where_the_layout_says(rows: Emulator, recipe: str, layer: int, field: str) -> None:
     layout = RECIPES[recipe].layout
     group, place = layout.find(layer, field)
     row_bytes, tokens = place.nbytes // place.shape[0], place.shape[0]
