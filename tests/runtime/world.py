@@ -60,7 +60,9 @@ def draw(seed: int, *, pressed: bool = False) -> World:
     depth = 1 if pressed else r.choice((0, 1, 1))
     layers = _layers(r, page_tokens)
     toy = Toy(layers, page_tokens, vocabulary=3 if width > 1 else 40)
-    window = max((layer.window_tokens or 0 for layer in layers if layer.kind == "replay"), default=0)
+    window = max(
+        (layer.window_tokens or 0 for layer in layers if layer.kind == "replay"), default=0
+    )
     settings: dict[str, Any] = {
         "max_scheduled_tokens": max(r.choice((8, 16, 24, 40)), 2 * window + 4, 2 * page_tokens),
         "max_batch_size": 6 if pressed else r.choice((2, 4, 6)),

@@ -12,7 +12,13 @@ from tokenspeed.runtime.batch import batch_of
 from tokenspeed.runtime.build import build_handle
 from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import Drafter
-from tokenspeed.runtime.errors import EngineClosed, ErrorCode, ForwardFault, RuntimeFault, Standstill
+from tokenspeed.runtime.errors import (
+    EngineClosed,
+    ErrorCode,
+    ForwardFault,
+    RuntimeFault,
+    Standstill,
+)
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.handle import Landed, Submission
 from tokenspeed.runtime.request import FinishReason, Live, Output, Request
@@ -106,8 +112,8 @@ class EngineLoop:
         tokens = len(request.tokens) + request.max_new_tokens
         if request.max_new_tokens < 1 or tokens > self.context_tokens:
             raise RequestError(
-                f"request {request.request_id!r} needs 1 and more new tokens, and prompt and output "
-                f"are {tokens} of at most {self.context_tokens} tokens",
+                f"request {request.request_id!r} needs 1 and more new tokens, and its prompt and "
+                f"output are {tokens} of at most {self.context_tokens} tokens",
                 "request_too_large",
             )
         declared = request.declared_new_tokens
