@@ -10,6 +10,7 @@ from typing import Any
 from tokenspeed.runtime.drafter import PromptLookup
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.loop import EngineLoop
+from tokenspeed.runtime.recipe import Kind
 from tokenspeed.runtime.request import Output, Request
 from tokenspeed.runtime.simulated import PACES, Pace, SimulatedDevice
 from tokenspeed.scheduler import SchedulerConfig
@@ -47,7 +48,8 @@ class World:
         return (
             f"seed {self.seed}: {kinds}, {config.num_device_pages} and {config.num_host_pages} "
             f"pages, depth {config.overlap_schedule_depth}, width {config.decode_input_tokens}, "
-            f"{len(self.requests)} requests, {len(self.aborts)} aborts, {len(self.raises)} failures, {self.pace}"
+            f"{len(self.requests)} requests, {len(self.aborts)} aborts, "
+            f"{len(self.raises)} failures, {self.pace}"
         )
 
 
@@ -96,7 +98,7 @@ def draw(seed: int, *, pressed: bool = False) -> World:
 
 
 def _layers(r: random.Random, page_tokens: int) -> list[ToyLayer]:
-    kinds = r.choice(
+    kinds: tuple[Kind, ...] = r.choice(
         (
             ("full",),
             ("full", "full"),
@@ -140,11 +142,13 @@ class Game:
     steps: int
     retractions: int
     stores: int
+    """Blocks compared behind stores."""
     loads: int
+    """Blocks compared behind loads."""
     ordered_stores: int
+    hit_tokens: int
     outputs: dict[str, list[int]]
     reasons: dict[str, str]
-    hit_tokens: int = 0
 
 
 def play(
@@ -192,9 +196,15 @@ def play(
     _check_end(world, loop, reasons)
     loop.close()
     return Game(
-        step, watched.retractions, checks.stores, checks.loads, watched.ordered_stores, outputs, reasons,
-        watched.hit_tokens,
-    )  # fmt: skip
+        steps=step,
+        retractions=watched.retractions,
+        stores=checks.stores,
+        loads=checks.loads,
+        ordered_stores=watched.ordered_stores,
+        hit_tokens=watched.hit_tokens,
+        outputs=outputs,
+        reasons=reasons,
+    )
 
 
 def _take(

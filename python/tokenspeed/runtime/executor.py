@@ -249,4 +249,5 @@ def _arrays_of(batch: RoundBatch) -> Packed:
 def _ranges(starts: NDArray[np.int32], lengths: NDArray[np.int32]) -> NDArray[np.int64]:
     """`starts[i], starts[i] + 1, ...`, `lengths[i]` of them, one range after the other."""
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    shifts = np.repeat(starts.astype(np.int64) - (ends - lengths), lengths)
+    return np.arange(len(shifts), dtype=np.int64) + shifts

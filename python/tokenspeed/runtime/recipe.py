@@ -1,11 +1,11 @@
 """From a model's layers to cache groups, arena layout and pool size (runtime.md, "Memory").
 
-recipe = Recipe(
-    layers=[LayerCache("full", {"k": Field((8, 64), "bfloat16"), "v": Field((8, 64), "bfloat16")})] * 32,
-    page_tokens=64,
-)
+kv = {"k": Field((8, 64), "bfloat16"), "v": Field((8, 64), "bfloat16")}
+recipe = Recipe([LayerCache("full", kv)] * 32, page_tokens=64)
 pages = recipe.pages_for(requests=16, tokens=4096, max_scheduled_tokens=2048)
-scheduler = Scheduler(recipe.scheduler_config(num_device_pages=pages, max_scheduled_tokens=2048, max_batch_size=16))
+config = recipe.scheduler_config(
+    num_device_pages=pages, max_scheduled_tokens=2048, max_batch_size=16
+)
 """
 
 from __future__ import annotations
