@@ -1,7 +1,7 @@
 # Each target sets up what it needs, all of it in .venv and target; see scripts/toolchain for what
 # has to be there before: Rust and Python.
 
-.PHONY: demo test bench lint build clean
+.PHONY: demo test test-gpu bench bench-gpu lint build clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
@@ -33,6 +33,15 @@ lint: build
 
 bench: .venv/ready
 	cargo bench --package tokenspeed-scheduler
+
+# On a machine with a GPU and a driver for CUDA 12 or newer. scripts/gpu_session does both on a bare one.
+test-gpu: .venv/ready
+	$(BIN)/maturin develop --quiet --profile checked --extras cu12,test
+	$(BIN)/python -m pytest -rs tests/gpu tests/runtime/test_device.py tests/runtime/test_kernels.py
+
+bench-gpu: .venv/ready
+	$(BIN)/maturin develop --quiet --release --extras cu12
+	$(BIN)/python benches/gpu.py --write
 
 # The bindings, optimised, with debug assertions; importable from .venv.
 build: .venv/ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,16 +26,20 @@ def arenas(device: CudaDevice) -> tuple[Arena, Arena]:
     return Arena(LAYOUT, PARENTS, device.alloc_device(nbytes)), on_host
 
 
-def keep_busy(device: CudaDevice, name: str, arena: Arena, ms: float = 50) -> None:
-    """Puts some `ms` of copies on a stream, at 4 TB/s and more at slower cards."""
-    half = arena.buffer.nbytes // 2
-    target = arena.buffer[half : 2 * half]
+@pytest.fixture
+def busy(device: CudaDevice) -> Callable[[float], None]:
+    """Puts so many ms of copies on the stream `main`, or more on a slower card."""
+    scratch = device.alloc_device(1 << 31)
+    half = len(scratch) // 2
 
-    def work() -> None:
-        for _ in range(int(ms * 4e9 / (2 * half)) + 1):
-            target[...] = arena.buffer[:half]
+    def busy(ms: float) -> None:
+        def work() -> None:
+            for _ in range(int(2 * ms)):  # half a ms each at 4 TB/s, read and written
+                scratch[:half] = scratch[half:]
 
-    device.run(device.stream(name), work)
+        device.run(device.stream("main"), work)
+
+    return busy
 
 
 def blocks(first: int, count: int) -> Any:
@@ -42,17 +47,17 @@ def blocks(first: int, count: int) -> Any:
 
 
 def test_putting_work_on_a_stream_does_not_wait(
-    device: CudaDevice, arenas: tuple[Arena, Arena]
+    device: CudaDevice, arenas: tuple[Arena, Arena], busy: Callable[[float], None]
 ) -> None:
     near, far = arenas
     main = device.stream("main")
-    keep_busy(device, "main", near, 1)  # first use compiles and allocates
+    busy(1)  # first use compiles and allocates
     device.upload(main, "numbers", np.arange(100, dtype=np.int32))
     device.copy_blocks(main, far, near, blocks(1, 9), blocks(3, 9), 64)
     device.download(main, near.buffer[:64])
     device.synchronize()
 
-    keep_busy(device, "main", near, 200)
+    busy(200)
     behind = main.record()
     start = time.perf_counter()
     with device.forbid_sync():
@@ -69,10 +74,10 @@ def test_putting_work_on_a_stream_does_not_wait(
 
 
 def test_staging_is_not_used_again_while_in_flight(
-    device: CudaDevice, arenas: tuple[Arena, Arena]
+    device: CudaDevice, busy: Callable[[float], None]
 ) -> None:
     main = device.stream("main")
-    keep_busy(device, "main", arenas[0], 100)
+    busy(100)
     held = [
         device.upload(main, "numbers", np.full(5000, value, dtype=np.int32)) for value in range(60)
     ]
@@ -84,14 +89,17 @@ def test_staging_is_not_used_again_while_in_flight(
 
 @pytest.mark.parametrize("nbytes", [4096, BLOCK])
 def test_a_store_takes_what_was_there_before_the_zeroing(
-    device: CudaDevice, arenas: tuple[Arena, Arena], nbytes: int
+    device: CudaDevice,
+    arenas: tuple[Arena, Arena],
+    busy: Callable[[float], None],
+    nbytes: int,
 ) -> None:
     """The order of a round: forward, ordered store, zeroing, load, forward (runtime.md)."""
     near, far = arenas
     main, stores, loads = (device.stream(name) for name in ("main", "stores", "loads"))
     where, elsewhere = blocks(1, 100), blocks(130, 100)[::-1].copy()
     for value in range(1, 6):
-        keep_busy(device, "main", Arena(LAYOUT, PARENTS, device.alloc_device(near.buffer.nbytes)))
+        busy(20)
 
         def forward(value: int = value) -> None:
             near.buffer[...] = value

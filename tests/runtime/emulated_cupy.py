@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ class Event:
 
 class Card:
     compute_capability = "90"
-    attributes = {"MultiProcessorCount": 1}
+    attributes: ClassVar[dict[str, int]] = {"MultiProcessorCount": 1}
 
     def __init__(self, index: int = 0) -> None:
         pass
@@ -88,7 +88,7 @@ class Card:
 class Pinned:
     """Pinned memory, known by its address."""
 
-    addresses: set[int] = set()
+    addresses: ClassVar[set[int]] = set()
 
     def __init__(self, nbytes: int) -> None:
         self.memory = ctypes.create_string_buffer(nbytes + 64)

@@ -158,7 +158,7 @@ class CudaDevice:
                 kind = self._runtime.memcpyDeviceToHost
                 to = buffer.ctypes.data
                 self._runtime.memcpyAsync(to, source.data.ptr, source.nbytes, kind, raw.ptr)
-        return _Download(stream.record(), source, buffer, self._staging)
+        return _Download(_Event(raw, self), source, buffer, self._staging)
 
     def forbid_sync(self) -> AbstractContextManager[None]:
         return self._guard.forbid()
@@ -257,7 +257,7 @@ class _Download:
 
     def read(self) -> NDArray[Any]:
         shape, dtype, nbytes = self._source.shape, self._source.dtype, self._source.nbytes
-        array = self._buffer[:nbytes].view(dtype).reshape(shape).copy()
+        array: NDArray[Any] = self._buffer[:nbytes].view(dtype).reshape(shape).copy()
         self._staging.sent("download", self._buffer, self.event)
         return array
 
