@@ -89,8 +89,10 @@ class Launcher:
     def _launch(
         self, name: str, stream: Any, grid: int, block: tuple[int, int, int], arguments: Any
     ) -> None:
+        """`arguments`: plain numbers are passed in 64 bits, `numpy.int32` in 32."""
+        wide = tuple(np.int64(one) if isinstance(one, int) else one for one in arguments)
         if grid:
-            self._functions[name]((grid, 1, 1), block, arguments, stream=stream)
+            self._functions[name]((grid, 1, 1), block, wide, stream=stream)
 
 
 def _tiles(count: int, nbytes: int) -> int:
