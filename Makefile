@@ -1,7 +1,7 @@
 # Each target sets up what it needs, all of it in .venv and target; see scripts/toolchain for what
 # has to be there before: Rust and Python.
 
-.PHONY: demo test bench lint build mutants worlds clean
+.PHONY: demo test test-gpu bench bench-gpu lint build mutants worlds clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
@@ -42,14 +42,23 @@ mutants: .venv/ready
 worlds: build
 	$(BIN)/python -m tests.worlds --seeds 0:100000 --jobs 2
 
+# On a machine with a GPU and a driver for CUDA 12 or newer. scripts/gpu_session does both on a bare one.
+test-gpu: .venv/ready
+	$(BIN)/maturin develop --quiet --profile checked --extras cu12,test
+	$(BIN)/python -m pytest -rs tests/gpu tests/runtime/test_device.py tests/runtime/test_kernels.py
+
+bench-gpu: .venv/ready
+	$(BIN)/maturin develop --quiet --release --extras cu12
+	$(BIN)/python benches/gpu.py --write
+
 # The bindings, optimised, with debug assertions; importable from .venv.
 build: .venv/ready
 	$(BIN)/maturin develop --quiet --profile checked --extras test
 
 .venv/ready: pyproject.toml scripts/toolchain
 	@python=$$(scripts/toolchain) && $$python -m venv .venv
-	$(BIN)/python -m pip install --upgrade pip 'maturin>=1.9,<2'
+	$(BIN)/python -m pip install --upgrade pip 'maturin>=1.12.1,<2'
 	@touch $@
 
 clean:
-	rm -rf .venv target python/tokenspeed/scheduler/_core.abi3.so
+	rm -rf .venv target python/tokenspeed/kernels python/tokenspeed/scheduler/_core.abi3.so

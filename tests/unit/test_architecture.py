@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "python" / "tokenspeed"
 CORE = ROOT / "crates" / "tokenspeed-scheduler" / "src"
 RECORDING = ROOT / "crates" / "tokenspeed-recording" / "src"
+KERNELS = ROOT / "kernels"
 BINDINGS = ROOT / "crates" / "tokenspeed-python" / "src"
 
 LINES_MAX = 400
@@ -193,8 +194,32 @@ def test_the_bindings_keep_unsafe_code_to_views_and_explain_it() -> None:
             assert "// SAFETY:" in lines[before], f"views.rs:{at + 1}"
 
 
+def modules_of(path: Path) -> set[str]:
+    """The modules, outside the standard library or in it, that a Python file imports by name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+def test_cuda_is_behind_one_device() -> None:
+    libraries = {"cuda", "cupy"}
+    know = {path.name for path in PYTHON.rglob("*.py") if modules_of(path) & libraries}
+    assert know == {"cuda.py", "launcher.py", "kernels.py"}
+
+
+def test_kernels_need_no_toolkit() -> None:
+    included = set()
+    for path in sorted(KERNELS.iterdir()):
+        included |= set(re.findall(r"#\s*include\s*(\S+)", path.read_text(encoding="utf-8")))
+    assert included == {'"span.cuh"'}
+
+
 def test_no_file_is_longer_than_a_sitting() -> None:
     rust = [path for crate in (CORE, RECORDING, BINDINGS) for path in rust_files(crate)]
-    files = [*rust, *PYTHON.rglob("*.py")]
+    files = [*rust, *PYTHON.rglob("*.py"), *KERNELS.iterdir()]
     long = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in files}
     assert {name: lines for name, lines in long.items() if lines > LINES_MAX} == {}
