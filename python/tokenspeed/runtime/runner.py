@@ -47,6 +47,11 @@ class ForwardInput:
     """Device [R]: tokens of context, this input included."""
     block_tables: Mapping[str, Any]
     """Group id -> device [R, columns]: block ids by absolute slot, 0 for a hole."""
+    logit_tokens: Any
+    """Device [L]: the input tokens whose logits are wanted: the last one of each prefill that
+    completes, then all of each decode."""
+    logit_requests: Any
+    """Device [L]: the request, by its place in the batch, that each row of logits is of."""
 
     query_start_host: NDArray[np.int32]
     """[R + 1], the same as `query_start`."""
@@ -76,27 +81,14 @@ class ForwardInput:
     def num_decodes(self) -> int:
         return self.num_requests - self.num_extends
 
-    def logit_tokens(self) -> NDArray[np.int64]:
-        """[L]: the input tokens whose logits are wanted, in the order of `ForwardOutput.logits`:
-        the last one of each prefill that completes, then all of each decode."""
-        ends = self.query_start_host[1 : self.num_extends + 1].astype(np.int64) - 1
-        first = int(self.query_start_host[self.num_extends])
-        decodes = np.arange(first, int(self.query_start_host[-1]), dtype=np.int64)
-        return np.concatenate([ends[self.completes], decodes])
-
-    def logit_requests(self) -> NDArray[np.int64]:
-        """[L]: the request, by its place in the batch, that each row of logits is of."""
-        completing = np.flatnonzero(self.completes)
-        decodes = np.arange(self.num_extends, self.num_requests, dtype=np.int64)
-        return np.concatenate([completing, np.repeat(decodes, self.width)])
-
 
 @dataclass(frozen=True)
 class ForwardOutput:
     """What a forward gives."""
 
     logits: Any
-    """Device [L, vocabulary], or a torch tensor on the device: see `ForwardInput.logit_tokens`."""
+    """Device [L, vocabulary], one row for each of `ForwardInput.logit_tokens`; or a torch tensor of
+    that shape in the device's memory."""
 
 
 class ModelRunner(Protocol):
