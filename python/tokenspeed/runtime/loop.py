@@ -1,0 +1,302 @@
+"""The control side: the scheduler, its clients and the commits (runtime.md, "Two threads")."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from tokenspeed.runtime.batch import batch_of
+from tokenspeed.runtime.build import build_handle
+from tokenspeed.runtime.device import Device
+from tokenspeed.runtime.drafter import Drafter
+from tokenspeed.runtime.errors import EngineClosed, ErrorCode, ForwardFault, RuntimeFault, Standstill
+from tokenspeed.runtime.executor import RoundExecutor
+from tokenspeed.runtime.handle import Landed, Submission
+from tokenspeed.runtime.request import FinishReason, Live, Output, Request
+from tokenspeed.runtime.rounds import BlockCopies, RoundBatch, freeze
+from tokenspeed.runtime.runner import ModelRunner, Sampler
+from tokenspeed.runtime.sampler import GreedySampler
+from tokenspeed.scheduler import (
+    Cache,
+    ExecutionEvent,
+    ExecutionPlan,
+    ForwardEvent,
+    RequestError,
+    RequestSpec,
+    Scheduler,
+    SchedulerConfig,
+)
+
+_CONTEXT_TOKENS_MAX = 131_072
+_EMPTY_ROUNDS_MAX = 3
+"""Rounds in a row that plan nothing, while nothing is owed, before it counts as a standstill."""
+
+
+class EngineLoop:
+    """One engine. `step` plays a round; all calls but `submit` and `abort` come from one thread."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        runner: ModelRunner,
+        device: Device,
+        *,
+        sampler: Sampler | None = None,
+        drafter: Drafter | None = None,
+        inline: bool = False,
+        context_tokens: int | None = None,
+        on_acknowledged: Callable[[BlockCopies], None] | None = None,
+        executor_type: type[RoundExecutor] = RoundExecutor,
+    ) -> None:
+        """`config`: from `Recipe.scheduler_config`; its `overlap_schedule_depth` says how many
+        rounds are planned ahead of results. `inline`: device work is launched on the caller's
+        thread, for tests that repeat. `context_tokens`: of one request, prompt and output; None:
+        what the pool can hold, 131,072 at most. `on_acknowledged` is called with each copy that is
+        over, before the scheduler is told; `executor_type` carries rounds out.
+
+        Raises `ConfigError`, and `DeviceFault` where the arenas find no room.
+        """
+        self.scheduler = Scheduler(config)
+        self.scheduler.use_persistent_tables()
+        self._depth = config.overlap_schedule_depth
+        self._width = config.decode_input_tokens
+        self._page_tokens = config.prefix_granularity
+        self._drafts = drafter is not None
+        self._group_ids = [group.group_id for group in config.cache_groups]
+        recipe = runner.recipe()
+        self._keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
+        self._on_acknowledged = on_acknowledged
+        held = min(self.scheduler.max_single_request_tokens(), _CONTEXT_TOKENS_MAX)
+        self.context_tokens = min(context_tokens or held, held)
+        self._handle = build_handle(
+            config,
+            self.context_tokens,
+            runner,
+            device,
+            sampler or GreedySampler(),
+            drafter,
+            inline=inline,
+            executor_type=executor_type,
+        )
+        self._live: dict[str, Live] = {}
+        self._to_abort: deque[str] = deque()
+        self._in_flight: deque[Submission] = deque()
+        """Rounds whose results are out, oldest first."""
+        self._copying: list[Submission] = []
+        """Rounds with copies that the scheduler has not been told are over."""
+        self._has_ended = False
+        """Whether a request has ended since the last plan."""
+        self._rounds = 0
+        self._empty_rounds = 0
+        self._closed = False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is live, anything is under way, or an end has yet to be planned for: a
+        request that is over is stored by the plan behind it."""
+        return bool(self._live or self._in_flight or self._copying or self._has_ended)
+
+    def submit(self, request: Request) -> None:
+        """Takes a request. Raises `RequestError` for one that cannot be taken, `EngineClosed`."""
+        if self._closed:
+            raise EngineClosed("the engine is closed")
+        tokens = len(request.tokens) + request.max_new_tokens
+        if request.max_new_tokens < 1 or tokens > self.context_tokens:
+            raise RequestError(
+                f"request {request.request_id!r} needs 1 and more new tokens, and prompt and output "
+                f"are {tokens} of at most {self.context_tokens} tokens",
+                "request_too_large",
+            )
+        declared = request.declared_new_tokens
+        budget = request.max_new_tokens if declared is None else declared
+        known = self._live.get(request.request_id)
+        self._live.setdefault(request.request_id, Live(request))
+        try:
+            spec = RequestSpec(request.request_id, request.tokens, budget)
+            self.scheduler.submit_requests([spec])
+        except BaseException:
+            if known is None:
+                del self._live[request.request_id]
+            raise
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request at the next step; one that is gone is ignored."""
+        self._to_abort.append(request_id)
+
+    def step(self) -> list[Output]:
+        """Plays a round: tells the scheduler what is over, plans, launches, and takes the results
+        of the round that the overlap depth says are due.
+
+        Raises `EngineClosed`, `Standstill`, and what the device raises; such an engine is broken.
+        """
+        if self._closed:
+            raise EngineClosed("the engine is closed")
+        outputs: list[Output] = []
+        over = [*self._aborted(outputs), *self._copies_over()]
+        self.scheduler.advance(ExecutionEvent(over))
+
+        plan = self.scheduler.next_execution_plan()
+        self._has_ended = False
+        self._note_ends(plan, outputs)
+        self._launch(plan)
+
+        landed = self._commit(plan)
+        events, clears = self._land(*landed, outputs) if landed else ([], False)
+        self.scheduler.advance(ExecutionEvent(events))
+        if clears and not self.scheduler.clear_cache():
+            raise Standstill("the cache of a failed forward cannot be cleared")
+        return outputs
+
+    def close(self) -> list[Output]:
+        """Ends all requests, waits for what is under way, and lets go of the device. Idempotent."""
+        if self._closed:
+            return []
+        self._closed = True
+        error = EngineClosed("the engine is closed")
+        outputs = [self._end(name, "abort", error) for name in list(self._live)]
+        self._handle.close()
+        self._in_flight.clear()
+        self._copying.clear()
+        return outputs
+
+    def _aborted(self, outputs: list[Output]) -> Iterable[Any]:
+        """Requests that their clients gave up."""
+        while self._to_abort:
+            request_id = self._to_abort.popleft()
+            if request_id in self._live:
+                outputs.append(self._end(request_id, "abort"))
+                yield ForwardEvent.Abort(request_id)
+
+    def _copies_over(self) -> Iterable[Any]:
+        """Copies that are over, so that this round's plan can use what they held."""
+        for submission in self._copying:
+            for acknowledgement in submission.acknowledged():
+                copies = acknowledgement.copies
+                if self._on_acknowledged is not None:
+                    self._on_acknowledged(copies)
+                if copies.is_store:
+                    yield Cache.WriteBackDoneEvent(copies.op_id)
+                else:
+                    yield Cache.LoadBackDoneEvent(copies.op_id, True)
+        self._copying = [submission for submission in self._copying if submission.owes_copies]
+
+    def _note_ends(self, plan: ExecutionPlan, outputs: list[Output]) -> None:
+        """Requests that the scheduler ended by itself."""
+        for notice in plan.aborts:
+            if notice.request_id in self._live:
+                error = RuntimeFault(f"{notice.reason}: {notice.text}")
+                error.code = ErrorCode.ENDED
+                outputs.append(self._end(notice.request_id, "error", error))
+
+    def _launch(self, plan: ExecutionPlan) -> None:
+        batch = None
+        if plan.batch is not None:
+            batch = batch_of(
+                plan.batch,
+                self._live,
+                width=self._width,
+                tokens_ahead=self._width * (len(self._in_flight) + 1),
+                page_tokens=self._page_tokens if self._keeps_state else None,
+                with_histories=self._drafts,
+            )
+        round_ = freeze(self._rounds, plan, self._group_ids, batch)
+        if round_.is_empty:
+            return
+        self._rounds += 1
+        submission = self._handle.execute(round_)
+        if batch is not None:
+            self._in_flight.append(submission)
+        if submission.owes_copies:
+            self._copying.append(submission)
+
+    def _commit(self, plan: ExecutionPlan) -> tuple[Submission, Landed] | None:
+        """The one place where the control side waits: for the oldest results once enough rounds
+        are ahead of them, or where nothing was planned, for whatever is owed first."""
+        idle = plan.batch is None
+        if self._in_flight and (idle or len(self._in_flight) > self._depth):
+            submission = self._in_flight.popleft()
+            return submission, submission.wait_for_results()
+        if idle and self._copying:
+            self._copying[0].wait_for_copies()
+        elif idle and self._live and not plan.aborts:
+            self._empty_rounds += 1
+            if self._empty_rounds > _EMPTY_ROUNDS_MAX:
+                raise Standstill(f"{len(self._live)} requests live, and nothing is planned or owed")
+            return None
+        self._empty_rounds = 0
+        return None
+
+    def _land(
+        self, submission: Submission, landed: Landed, outputs: list[Output]
+    ) -> tuple[list[Any], bool]:
+        """Takes the results of a round. Gives the events that follow from them, and whether the
+        cache has to be cleared."""
+        self._empty_rounds = 0
+        batch = submission.round.batch
+        assert batch is not None
+        if landed.failure is not None:
+            return self._fail(batch, landed.failure, outputs)
+        tokens: list[int] = []
+        offsets = [0]
+        finished: list[int] = []
+        for at, (handle, count) in enumerate(zip(batch.handles.tolist(), landed.counts.tolist())):
+            live = self._live.get(batch.request_ids[at])
+            if count and live is not None and live.handle == handle:
+                taken, reason = live.take(landed.tokens[at, :count].tolist())
+                tokens += taken
+                if reason is None:
+                    outputs.append(Output(batch.request_ids[at], tuple(taken)))
+                else:
+                    finished.append(handle)
+                    outputs.append(self._end(batch.request_ids[at], reason, tokens=taken))
+            offsets.append(len(tokens))
+        self.scheduler.advance_results(
+            batch.handles, np.array(tokens, dtype=np.int32), np.array(offsets, dtype=np.int64)
+        )
+        self.scheduler.finish(np.array(finished, dtype=np.uint64))
+        return [], False
+
+    def _fail(
+        self, batch: RoundBatch, failure: Exception, outputs: list[Output]
+    ) -> tuple[list[Any], bool]:
+        """A forward raised: its requests end, the others go on.
+
+        Rounds that were planned before this was known may have published what it never computed,
+        and met it. Then nothing on the device can be relied on: all other residents start over,
+        with what they have generated, on an empty cache.
+        """
+        events: list[Any] = []
+        for handle, request_id in zip(batch.handles.tolist(), batch.request_ids):
+            live = self._live.get(request_id)
+            if live is not None and live.handle == handle:
+                error = ForwardFault(f"the forward of round raised {failure!r}")
+                error.__cause__ = failure
+                outputs.append(self._end(request_id, "error", error))
+                events.append(ForwardEvent.Abort(request_id))
+        if not self._in_flight:
+            return events, False
+        while self._in_flight:
+            self._in_flight.popleft().wait_for_results()
+        while self._copying:
+            self._copying[0].wait_for_copies()
+            events += self._copies_over()
+        for request_id, live in self._live.items():
+            if live.handle is not None:
+                live.handle, live.decodes = None, False
+                events.append(ForwardEvent.Retract(request_id))
+        return events, True
+
+    def _end(
+        self,
+        request_id: str,
+        reason: FinishReason,
+        error: RuntimeFault | None = None,
+        tokens: Iterable[int] = (),
+    ) -> Output:
+        """The last output of a request."""
+        del self._live[request_id]
+        self._has_ended = True
+        return Output(request_id, tuple(tokens), reason, error)

@@ -1,0 +1,81 @@
+"""What a client gives and gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokenspeed.runtime.errors import RuntimeFault
+
+FinishReason = Literal["length", "stop", "abort", "error"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt and when to stop."""
+
+    request_id: str
+    tokens: Sequence[int] | NDArray[np.int32]
+    max_new_tokens: int
+    """Tokens to generate at most, 1 or more."""
+    stop_token_ids: frozenset[int] = frozenset()
+    """Generation ends with any of these, which is still given."""
+    sampling: object = None
+    """For the sampler; the runtime does not look into it."""
+    declared_new_tokens: int | None = None
+    """The budget that the scheduler is told, which keeps room for it (scheduler.md §4); None:
+    `max_new_tokens`; 0: none, so that it takes less room and may be retracted."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one step brought for one request."""
+
+    request_id: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+    """None: there is more to come. A request has exactly one output with a reason, its last."""
+    error: RuntimeFault | None = None
+    """With the reason `error`: what happened."""
+
+
+@dataclass
+class Live:
+    """A request under way, as the control side knows it."""
+
+    request: Request
+    generated: list[int] = field(default_factory=list)
+    handle: int | None = None
+    """Of the admission that it last ran under; None before the first."""
+    decodes: bool = False
+    """Whether its prompt is complete, as of the last plan."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Known so far, prompt and output."""
+        return len(self.request.tokens) + len(self.generated)
+
+    def all_tokens(self) -> NDArray[np.int32]:
+        """Prompt and output."""
+        prompt = np.asarray(self.request.tokens, dtype=np.int32)
+        return np.concatenate([prompt, np.array(self.generated, dtype=np.int32)])
+
+    def take(self, tokens: list[int]) -> tuple[list[int], FinishReason | None]:
+        """Takes what was sampled up to the request's end: those tokens, and why it ends if it
+        does."""
+        taken: list[int] = []
+        reason: FinishReason | None = None
+        for token in tokens:
+            taken.append(token)
+            if token in self.request.stop_token_ids:
+                reason = "stop"
+            elif len(self.generated) + len(taken) == self.request.max_new_tokens:
+                reason = "length"
+            if reason is not None:
+                break
+        self.generated += taken
+        return taken, reason

@@ -1,0 +1,221 @@
+"""Worlds by seed: a model, pools, requests, arrivals and aborts; and a game that plays one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tokenspeed.runtime.drafter import PromptLookup
+from tokenspeed.runtime.executor import RoundExecutor
+from tokenspeed.runtime.loop import EngineLoop
+from tokenspeed.runtime.request import Output, Request
+from tokenspeed.runtime.simulated import PACES, Pace, SimulatedDevice
+from tokenspeed.scheduler import SchedulerConfig
+
+from .checksums import Checksums, WatchedDevice, WatchedScheduler
+from .toy import Story, Toy, ToyLayer, alone
+
+STEPS_MAX = 3000
+
+
+class Wrong(AssertionError):
+    """An engine that says something else than the request alone."""
+
+
+@dataclass
+class World:
+    """One seed's draw."""
+
+    seed: int
+    toy: Toy
+    config: SchedulerConfig
+    pace: Pace
+    requests: dict[str, Request]
+    arrivals: dict[str, int]
+    """Step at which each request comes."""
+    aborts: dict[str, int]
+    """Step at which a client gives up."""
+    drafts: bool
+    raises: dict[str, int] = field(default_factory=dict)
+    """As `Toy.raises`."""
+
+    def __str__(self) -> str:
+        config = self.config
+        kinds = "+".join(layer.kind for layer in self.toy.layers)
+        return (
+            f"seed {self.seed}: {kinds}, {config.num_device_pages} and {config.num_host_pages} "
+            f"pages, depth {config.overlap_schedule_depth}, width {config.decode_input_tokens}, "
+            f"{len(self.requests)} requests, {len(self.aborts)} aborts, {self.pace}"
+        )
+
+
+def draw(seed: int, *, width: int | None = None, depth: int | None = None) -> World:
+    """The world of a seed; `width` and `depth` fix these where given."""
+    r = random.Random(seed)
+    page_tokens = r.choice((2, 4))
+    width = r.choice((1, 1, 1, 2, 3)) if width is None else width
+    depth = r.choice((0, 1, 1)) if depth is None else depth
+    layers = _layers(r, page_tokens)
+    toy = Toy(layers, page_tokens, vocabulary=3 if width > 1 else 40)
+    window = max((layer.window_tokens or 0 for layer in layers if layer.kind == "replay"), default=0)
+    settings: dict[str, Any] = {
+        "max_scheduled_tokens": max(r.choice((8, 16, 24, 40)), 2 * window + 4, 2 * page_tokens),
+        "max_batch_size": r.choice((2, 4, 6)),
+        "decode_input_tokens": width,
+        "overlap_schedule_depth": depth,
+        "enable_mixed_prefill_decode": r.random() < 0.5,
+        "disable_prefix_cache": r.random() < 0.1,
+    }
+    requests = _requests(r, page_tokens)
+    largest = max(len(q.tokens) + q.max_new_tokens for q in requests.values())
+    pages = _least_pages(toy, largest + 1, settings) + r.choice((0, 0, 1, 2, 4, 12))
+    config = toy.recipe().scheduler_config(
+        num_device_pages=pages, num_host_pages=r.choice((0, 3, pages, 4 * pages)), **settings
+    )
+    names = list(requests)
+    aborted = [name for name in names if r.random() < r.choice((0, 0, 0.3))]
+    return World(
+        seed,
+        toy,
+        config,
+        r.choice(PACES),
+        requests,
+        arrivals={name: r.randrange(40) if r.random() < 0.5 else 0 for name in names},
+        aborts={name: r.randrange(60) for name in aborted},
+        drafts=width > 1 and r.random() < 0.8,
+    )
+
+
+def _layers(r: random.Random, page_tokens: int) -> list[ToyLayer]:
+    kinds = r.choice(
+        (
+            ("full",),
+            ("full", "full"),
+            ("full", "sliding"),
+            ("sliding", "full", "sliding"),
+            ("full", "state"),
+            ("state", "full", "state"),
+            ("full", "replay"),
+            ("full", "sliding", "state"),
+        )
+    )
+    blocks = {kind: r.choice((None, None, page_tokens // 2)) for kind in sorted(set(kinds))}
+    windows = {"sliding": r.choice((1, 3, 5)), "replay": r.choice((2, 3, 6))}
+    return [ToyLayer(kind, windows.get(kind), blocks[kind]) for kind in kinds]
+
+
+def _requests(r: random.Random, page_tokens: int) -> dict[str, Request]:
+    families = [[r.randrange(1000) for _ in range(24)] for _ in range(3)]
+    requests = {}
+    for at in range(r.choice((2, 4, 8))):
+        shared = r.choice(families)[: r.randrange(24)]
+        prompt = shared + [r.randrange(1000) for _ in range(r.randrange(1, 12))]
+        declared = r.choice((None, 0, 0))
+        requests[f"r{at}"] = Request(
+            f"r{at}", prompt, r.choice((1, 4, 12, 24)), declared_new_tokens=declared
+        )
+    return requests
+
+
+def _least_pages(toy: Toy, tokens: int, settings: dict[str, Any]) -> int:
+    return toy.recipe().pages_for(
+        1, tokens, **{k: v for k, v in settings.items() if k != "max_batch_size"}
+    )
+
+
+@dataclass
+class Game:
+    """What a world came to."""
+
+    steps: int
+    retractions: int
+    stores: int
+    loads: int
+    ordered_stores: int
+    outputs: dict[str, list[int]]
+    reasons: dict[str, str]
+    hit_tokens: int = 0
+
+
+def play(
+    world: World,
+    *,
+    executor_type: type[RoundExecutor] = RoundExecutor,
+    device_type: Callable[..., SimulatedDevice] = WatchedDevice,
+    inline: bool = True,
+) -> Game:
+    """Plays a world to its end. Raises `Wrong` for a wrong token or byte, or a request that does
+    not end exactly once."""
+    device = device_type(world.seed, world.pace)
+    toy = world.toy
+    toy.raises = dict(world.raises)
+    stories = {
+        name: alone(toy, list(q.tokens), q.max_new_tokens) for name, q in world.requests.items()
+    }
+    checks = Checksums(toy, stories, device)
+    loop = EngineLoop(
+        world.config,
+        toy,
+        device,
+        drafter=PromptLookup(1) if world.drafts else None,
+        inline=inline,
+        on_acknowledged=checks.acknowledged,
+        executor_type=executor_type,
+    )
+    watched = WatchedScheduler(loop.scheduler, checks)
+    loop.scheduler = watched  # type: ignore[assignment]
+    outputs: dict[str, list[int]] = {name: [] for name in world.requests}
+    reasons: dict[str, str] = {}
+    step = 0
+    while loop.has_work or step <= max(world.arrivals.values()):
+        for name, at in world.arrivals.items():
+            if at == step:
+                loop.submit(world.requests[name])
+        for name, at in world.aborts.items():
+            if world.arrivals[name] + at == step:
+                loop.abort(name)
+        for output in loop.step():
+            _take(output, stories, outputs, reasons, world)
+        step += 1
+        if step > STEPS_MAX:
+            raise Wrong(f"{world}: not over after {step} steps")
+    _check_end(world, loop, reasons)
+    loop.close()
+    return Game(
+        step, watched.retractions, checks.stores, checks.loads, watched.ordered_stores, outputs, reasons,
+        watched.hit_tokens,
+    )  # fmt: skip
+
+
+def _take(
+    output: Output,
+    stories: dict[str, Story],
+    outputs: dict[str, list[int]],
+    reasons: dict[str, str],
+    world: World,
+) -> None:
+    name = output.request_id
+    if name in reasons:
+        raise Wrong(f"{world}: {name} says more after its end: {output}")
+    outputs[name] += output.tokens
+    expected = stories[name].generated[: len(outputs[name])]
+    if outputs[name] != expected:
+        raise Wrong(f"{world}: {name} says {outputs[name]} instead of {expected}")
+    if output.finish_reason is not None:
+        reasons[name] = output.finish_reason
+        if output.finish_reason == "length" and len(outputs[name]) != len(stories[name].generated):
+            raise Wrong(f"{world}: {name} ended early: {output}")
+        if output.finish_reason == "error" and name not in world.raises:
+            raise Wrong(f"{world}: {name} failed") from output.error
+
+
+def _check_end(world: World, loop: EngineLoop, reasons: dict[str, str]) -> None:
+    missing: Sequence[str] = sorted(set(world.requests) - set(reasons))
+    if missing:
+        raise Wrong(f"{world}: {missing} never ended")
+    if loop.scheduler.owed_results() or loop.scheduler.waiting_size():
+        raise Wrong(f"{world}: the scheduler is still owed results")
+    if not loop.scheduler.can_clear_cache():
+        raise Wrong(f"{world}: blocks are still held")
