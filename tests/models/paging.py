@@ -82,6 +82,12 @@ class Paging:
             ),
             completes=np.ones(count, dtype=np.bool_),
             layer_ready=self.ready.append,
+            logit_tokens=np.concatenate(
+                [start[1 : count + 1] - 1, np.arange(start[count], start[-1])]
+            ).astype(np.int32),
+            logit_requests=np.concatenate(
+                [np.arange(count), np.repeat(np.arange(count, len(inputs)), width)]
+            ).astype(np.int32),
         )
         logits = self.runner.forward(batch).logits
         kept = accept or {name: len(tokens) for name, tokens in decodes.items()}

@@ -51,6 +51,7 @@ class BatchTensors:
         self.input_ids = self._on_device(batch.input_ids)
         self.positions = self._on_device(batch.positions).long()
         self.seq_lens = self._on_device(batch.seq_lens).long()
+        self.logit_tokens = self._on_device(batch.logit_tokens).long()
         starts = self._on_device(batch.query_start)
         places = torch.arange(len(self.positions), dtype=starts.dtype, device=device)
         self.request_of = torch.searchsorted(starts[1:], places, right=True)

@@ -80,14 +80,11 @@ class TransformersRunner:
         """Computes a batch; logits come as the model's dtype has them."""
         tensors = BatchTensors(batch, self.model.device)
         with torch.inference_mode(), self._during(tensors):
-            wanted = torch.from_numpy(batch.logit_tokens())
-            if self.model.device.type != "cpu":
-                wanted = wanted.pin_memory().to(self.model.device, non_blocking=True)
             out = self.model(
                 input_ids=tensors.input_ids[None].long(),
                 position_ids=tensors.positions[None],
                 use_cache=False,
-                logits_to_keep=wanted,
+                logits_to_keep=tensors.logit_tokens,
             )
         return ForwardOutput(out.logits[0])
 
