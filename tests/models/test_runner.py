@@ -8,7 +8,7 @@ import torch
 from tokenspeed.models.runner import TransformersRunner
 
 from .paging import Paging
-from .tiny import FAMILIES, VOCABULARY, tiny
+from .tiny import FAMILIES, VOCABULARY, plain, tiny
 
 ALL = ["glassllm", *FAMILIES]
 PAGE = 4
@@ -19,9 +19,9 @@ def tolerance(logits: torch.Tensor) -> float:
     return 1e-4 * float(logits.abs().max())
 
 
-def plain(family: str, tokens: list[int]) -> torch.Tensor:
+def plainly(family: str, tokens: list[int]) -> torch.Tensor:
     with torch.inference_mode():
-        return tiny(family)(torch.tensor([tokens])).logits[0]
+        return plain(family)(torch.tensor([tokens])).logits[0]
 
 
 @pytest.mark.parametrize("family", ALL)
@@ -29,7 +29,7 @@ def test_chunks_and_decodes_in_any_batch_give_the_logits_of_one_plain_forward(fa
     rng = np.random.default_rng(5)
     paging = Paging(TransformersRunner(tiny(family), PAGE), num_parents=400)
     prompts = {name: rng.integers(4, VOCABULARY, 30).tolist() for name in "abc"}
-    wanted = {name: plain(family, tokens) for name, tokens in prompts.items()}
+    wanted = {name: plainly(family, tokens) for name, tokens in prompts.items()}
     for name, bounds in {"a": (7, 8, 20), "b": (12, 13, 22), "c": (2, 5, 19)}.items():
         for begin, end in zip((0, *bounds), bounds):
             got = paging.forward({name: prompts[name][begin:end]})
@@ -51,7 +51,7 @@ def test_refused_tokens_leave_no_trace(family: str) -> None:
     rng = np.random.default_rng(6)
     paging = Paging(TransformersRunner(tiny(family), PAGE), num_parents=400)
     tokens = {name: rng.integers(4, VOCABULARY, 24).tolist() for name in "ab"}
-    wanted = {name: plain(family, ids) for name, ids in tokens.items()}
+    wanted = {name: plainly(family, ids) for name, ids in tokens.items()}
     paging.forward({"a": tokens["a"][:9], "b": tokens["b"][:6]})
     for accepted in ({"a": 1, "b": 3}, {"a": 3, "b": 1}, {"a": 2, "b": 2}):
         done = dict(paging.done)

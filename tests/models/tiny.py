@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import torch
@@ -77,8 +79,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
 """Architecture -> what its configuration says beyond `_ATTENTION`."""
 
 
-def tiny(family: str, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
-    """A random model of a family, the same at every call; or glassllm, which is trained."""
+def tiny(family: str) -> PreTrainedModel:
+    """A model of one's own in float64: a random one of a family, always the same, or glassllm,
+    which is trained."""
+    return deepcopy(plain(family))
+
+
+@cache
+def plain(family: str) -> PreTrainedModel:
+    """The one that nobody changes."""
+    dtype = torch.float64
     if family == "glassllm":
         return load("glassllm", dtype).model
     given = _ATTENTION | FAMILIES[family]

@@ -18,8 +18,12 @@ class RoundView:
     decodes: tuple[str, ...]
     retracted: tuple[str, ...]
     """Requests that lost their blocks in this round."""
+    partial: int
+    """Prefills that do not reach the end of their prompt."""
     tokens: int
     """Input of the forward."""
+    hit_tokens: int
+    """What prompts found in the prefix cache, on the device and on the host."""
     stored_blocks: int
     """To the host."""
     loaded_blocks: int
@@ -48,15 +52,21 @@ class WatchedLoop(EngineLoop):
     def _view(self, plan: ExecutionPlan) -> RoundView:
         lost = set(plan.retracted.tolist())
         ids: list[str] = []
-        extends = tokens = 0
+        extends = partial = tokens = hits = 0
         if plan.batch is not None:
-            ids, extends = plan.batch.request_ids, plan.batch.num_extends()
-            tokens = int(plan.batch.input_lengths_array.sum())
+            batch = plan.batch
+            ids, extends = batch.request_ids, batch.num_extends()
+            tokens = int(batch.input_lengths_array.sum())
+            hits = int(batch.device_hit_tokens_array.sum() + batch.host_hit_tokens_array.sum())
+            ends = batch.extend_prefix_lens_array + batch.input_lengths_array[:extends]
+            partial = int((ends < batch.prefill_lengths_array[:extends]).sum())
         return RoundView(
             prefills=tuple(ids[:extends]),
             decodes=tuple(ids[extends:]),
             retracted=tuple(name for name, live in self._live.items() if live.handle in lost),
+            partial=partial,
             tokens=tokens,
+            hit_tokens=hits,
             stored_blocks=plan.num_write_back_blocks,
             loaded_blocks=plan.num_load_back_blocks,
             used_pages=self.scheduler.active_lcm_blocks(),
