@@ -58,7 +58,9 @@ class Toy:
         self.layers = list(layers)
         self.vocabulary = vocabulary
         self.raises: dict[str, int] = {}
-        """Request id -> how many of its forwards go well before one raises."""
+        """Request id -> how many of its forwards go well before all raise."""
+        self.raises_early = False
+        """Whether that is before the first layer, rather than behind the last."""
         caches = [
             LayerCache(
                 layer.kind,
@@ -71,7 +73,7 @@ class Toy:
         self._recipe = Recipe(caches, page_tokens)
         self._places = [self._recipe.layout.find(at, "rows")[0] for at in range(len(layers))]
         self._group_ids = [place.group_id for place in self._places]
-        self._tried: dict[int, NDArray[np.uint64]] = {}
+        self._tried: dict[tuple[int, int], NDArray[np.uint64]] = {}
 
     def recipe(self) -> Recipe:
         return self._recipe
@@ -80,6 +82,9 @@ class Toy:
         self._rows = [arena.view(at, "rows") for at in range(len(self.layers))]
 
     def forward(self, batch: ForwardInput) -> ForwardOutput:
+        raises = self._raises(batch)
+        if raises and self.raises_early:
+            raise ArithmeticError("before the first layer")
         x = mix(batch.input_ids, batch.positions)
         embedded = x
         for at, layer in enumerate(self.layers):
@@ -93,15 +98,19 @@ class Toy:
                     values = embedded if layer.kind == "replay" else x
                     parts.append(self._attend(at, batch, i, batch.positions[mine], values[mine]))
             x = mix(x, np.concatenate(parts))
-        for request_id in batch.request_ids:
-            if request_id in self.raises:
-                self.raises[request_id] -= 1
-                if self.raises[request_id] < 0:
-                    raise ArithmeticError(f"no forward for {request_id}")
+        if raises:
+            raise ArithmeticError("behind the last layer")
         chosen = mix(x[batch.logit_tokens]) % U64(self.vocabulary)
         logits = np.zeros((len(chosen), self.vocabulary), dtype=np.float32)
         logits[np.arange(len(chosen)), chosen.astype(np.int64)] = 1
         return ForwardOutput(logits)
+
+    def _raises(self, batch: ForwardInput) -> bool:
+        for request_id in set(batch.request_ids) & set(self.raises):
+            self.raises[request_id] -= 1
+            if self.raises[request_id] < 0:
+                return True
+        return False
 
     def _attend(
         self, at: int, batch: ForwardInput, i: int, positions: Any, values: Any
@@ -128,7 +137,7 @@ class Toy:
         result: NDArray[np.uint64] = sums[last + 1] - sums[since]
         # What nobody has written yet has to be zero.
         unwritten = rows[table[(end - 1) // block_tokens], (end - 1) % block_tokens + 1 :]
-        result[-1:] += unwritten.sum(dtype=U64) * U64(ZERO_WEIGHT)
+        result[-1:] += unwritten.sum(dtype=U64, keepdims=True).ravel() * U64(ZERO_WEIGHT)
         return result
 
     def _state(
@@ -153,7 +162,7 @@ class Toy:
             states[table[(end - 1) // block_tokens]] = state
         result = np.array(scanned, dtype=U64)
         if batch.width > 1:
-            self._tried[at, i] = result  # type: ignore[index]
+            self._tried[at, i] = result
         return result
 
     def accepted(self, batch: ForwardInput, counts: Any) -> None:
@@ -165,7 +174,7 @@ class Toy:
                 count = int(counts[i])
                 last = int(batch.positions[batch.query_start_host[i]]) + count - 1
                 block = batch.block_tables[self._group_ids[at]][i][last // block_tokens]
-                self._rows[at][block] = self._tried[at, i][count - 1]  # type: ignore[index]
+                self._rows[at][block] = self._tried[at, i][count - 1]
 
 
 class Alone:

@@ -47,44 +47,49 @@ class World:
         return (
             f"seed {self.seed}: {kinds}, {config.num_device_pages} and {config.num_host_pages} "
             f"pages, depth {config.overlap_schedule_depth}, width {config.decode_input_tokens}, "
-            f"{len(self.requests)} requests, {len(self.aborts)} aborts, {self.pace}"
+            f"{len(self.requests)} requests, {len(self.aborts)} aborts, {len(self.raises)} failures, {self.pace}"
         )
 
 
-def draw(seed: int, *, width: int | None = None, depth: int | None = None) -> World:
-    """The world of a seed; `width` and `depth` fix these where given."""
+def draw(seed: int, *, pressed: bool = False) -> World:
+    """The world of a seed; `pressed`: one that retracts and reloads much, with rounds planned ahead
+    and nothing that fails."""
     r = random.Random(seed)
     page_tokens = r.choice((2, 4))
-    width = r.choice((1, 1, 1, 2, 3)) if width is None else width
-    depth = r.choice((0, 1, 1)) if depth is None else depth
+    width = 1 if pressed else r.choice((1, 1, 1, 2, 3))
+    depth = 1 if pressed else r.choice((0, 1, 1))
     layers = _layers(r, page_tokens)
     toy = Toy(layers, page_tokens, vocabulary=3 if width > 1 else 40)
     window = max((layer.window_tokens or 0 for layer in layers if layer.kind == "replay"), default=0)
     settings: dict[str, Any] = {
         "max_scheduled_tokens": max(r.choice((8, 16, 24, 40)), 2 * window + 4, 2 * page_tokens),
-        "max_batch_size": r.choice((2, 4, 6)),
+        "max_batch_size": 6 if pressed else r.choice((2, 4, 6)),
         "decode_input_tokens": width,
         "overlap_schedule_depth": depth,
         "enable_mixed_prefill_decode": r.random() < 0.5,
         "disable_prefix_cache": r.random() < 0.1,
     }
-    requests = _requests(r, page_tokens)
+    requests = _requests(r, pressed)
     largest = max(len(q.tokens) + q.max_new_tokens for q in requests.values())
-    pages = _least_pages(toy, largest + 1, settings) + r.choice((0, 0, 1, 2, 4, 12))
+    spare = (0, 1, 2) if pressed else (0, 0, 1, 2, 4, 12)
+    pages = _least_pages(toy, largest + 1, settings) + r.choice(spare)
+    host_pages = r.choice((4 * pages,) if pressed else (0, 3, pages, 4 * pages, 4 * pages))
     config = toy.recipe().scheduler_config(
-        num_device_pages=pages, num_host_pages=r.choice((0, 3, pages, 4 * pages)), **settings
+        num_device_pages=pages, num_host_pages=host_pages, **settings
     )
-    names = list(requests)
-    aborted = [name for name in names if r.random() < r.choice((0, 0, 0.3))]
+    spread = r.choice((1, 20, 60))
+    aborts, raises = (0, 0) if pressed else (r.choice((0, 0, 0.3)), r.choice((0, 0, 0, 0.3)))
+    toy.raises_early = r.random() < 0.5
     return World(
         seed,
         toy,
         config,
         r.choice(PACES),
         requests,
-        arrivals={name: r.randrange(40) if r.random() < 0.5 else 0 for name in names},
-        aborts={name: r.randrange(60) for name in aborted},
+        arrivals={name: r.randrange(spread) for name in requests},
+        aborts={name: r.randrange(60) for name in requests if r.random() < aborts},
         drafts=width > 1 and r.random() < 0.8,
+        raises={name: r.randrange(8) for name in requests if r.random() < raises},
     )
 
 
@@ -106,16 +111,17 @@ def _layers(r: random.Random, page_tokens: int) -> list[ToyLayer]:
     return [ToyLayer(kind, windows.get(kind), blocks[kind]) for kind in kinds]
 
 
-def _requests(r: random.Random, page_tokens: int) -> dict[str, Request]:
-    families = [[r.randrange(1000) for _ in range(24)] for _ in range(3)]
+def _requests(r: random.Random, pressed: bool) -> dict[str, Request]:
+    """Prompts of a few families, each a prefix that many share and a tail of its own."""
+    families = [[r.randrange(1000) for _ in range(24)] for _ in range(r.choice((1, 2, 3)))]
+    longest = r.choice((12, 24))
     requests = {}
-    for at in range(r.choice((2, 4, 8))):
-        shared = r.choice(families)[: r.randrange(24)]
-        prompt = shared + [r.randrange(1000) for _ in range(r.randrange(1, 12))]
-        declared = r.choice((None, 0, 0))
-        requests[f"r{at}"] = Request(
-            f"r{at}", prompt, r.choice((1, 4, 12, 24)), declared_new_tokens=declared
-        )
+    for at in range(16 if pressed else r.choice((2, 4, 8, 12))):
+        shared = r.choice(families)[: r.choice((longest, r.randrange(longest)))]
+        prompt = shared + [r.randrange(1000) for _ in range(r.randrange(1, 10))]
+        declared = 0 if pressed else r.choice((None, 0, 0))
+        new_tokens = r.choice((4, 12, 24) if pressed else (1, 4, 12, 24))
+        requests[f"r{at}"] = Request(f"r{at}", prompt, new_tokens, declared_new_tokens=declared)
     return requests
 
 
@@ -207,7 +213,7 @@ def _take(
         reasons[name] = output.finish_reason
         if output.finish_reason == "length" and len(outputs[name]) != len(stories[name].generated):
             raise Wrong(f"{world}: {name} ended early: {output}")
-        if output.finish_reason == "error" and name not in world.raises:
+        if output.finish_reason == "error" and not world.raises:
             raise Wrong(f"{world}: {name} failed") from output.error
 
 

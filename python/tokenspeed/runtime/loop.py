@@ -170,12 +170,13 @@ class EngineLoop:
                 outputs.append(self._end(request_id, "abort"))
                 yield ForwardEvent.Abort(request_id)
 
-    def _copies_over(self) -> Iterable[Any]:
-        """Copies that are over, so that this round's plan can use what they held."""
+    def _copies_over(self, *, reliable: bool = True) -> Iterable[Any]:
+        """Copies that are over, so that this round's plan can use what they held; `reliable`:
+        whether what they brought is."""
         for submission in self._copying:
             for acknowledgement in submission.acknowledged():
                 copies = acknowledgement.copies
-                if self._on_acknowledged is not None:
+                if reliable and self._on_acknowledged is not None:
                     self._on_acknowledged(copies)
                 if copies.is_store:
                     yield Cache.WriteBackDoneEvent(copies.op_id)
@@ -282,7 +283,7 @@ class EngineLoop:
             self._in_flight.popleft().wait_for_results()
         while self._copying:
             self._copying[0].wait_for_copies()
-            events += self._copies_over()
+            events += self._copies_over(reliable=False)
         for request_id, live in self._live.items():
             if live.handle is not None:
                 live.handle, live.decodes = None, False
