@@ -46,6 +46,8 @@ class Board:
         self.stored_blocks = 0
         self.loaded_blocks = 0
         self.most_used = 0
+        self.lines: list[str] = []
+        """A line for each round in which someone came or went, for a view that is not live."""
         self._last: RoundView | None = None
 
     def on_round(self, view: RoundView) -> None:
@@ -61,6 +63,9 @@ class Board:
                 row = self._rows.setdefault(name, _Row())
                 row.state = self._next_state(name, row, view)
                 row.retractions += name in view.retracted
+            line = self._line(view)
+            if not self.lines or line.partition(": ")[2] != self.lines[-1].partition(": ")[2]:
+                self.lines.append(line)
 
     @staticmethod
     def _next_state(name: str, row: _Row, view: RoundView) -> str:
@@ -88,23 +93,17 @@ class Board:
             if ended:
                 row.state = "done"
 
-    def line(self) -> str:
-        """The last round in words."""
-        with self._lock:
-            view = self._last
-            if view is None:
-                return ""
-            parts = [f"round {self.rounds}: {view.used_pages} of {self._pages} pages"]
-            for word, names in (
-                ("prefill", view.prefills),
-                ("decode", view.decodes),
-                ("RETRACT", view.retracted),
-            ):
-                if names:
-                    parts.append(f"{word} {', '.join(self._rows[name].label for name in names)}")
-            if view.loaded_blocks:
-                parts.append(f"{view.loaded_blocks} blocks from the host")
-            return "; ".join(parts)
+    def _line(self, view: RoundView) -> str:
+        """A round in words."""
+        named = {"prefill": view.prefills, "decode": view.decodes, "RETRACT": view.retracted}
+        actions = [
+            f"{word} {', '.join(self._rows[name].label or name for name in names)}"
+            for word, names in named.items()
+            if names
+        ]
+        if view.loaded_blocks:
+            actions.append(f"load {view.loaded_blocks} blocks from the host")
+        return f"round {self.rounds}: {'; '.join(actions) or 'wait for copies'}"
 
     def __rich__(self) -> RenderableType:
         with self._lock:

@@ -132,10 +132,10 @@ def _watch(
 
 def _print_rounds(readers: list[threading.Thread], board: Board, console: Console) -> None:
     shown = 0
-    while any(reader.is_alive() for reader in readers):
-        if board.rounds != shown:
-            shown = board.rounds
-            console.print(board.line(), highlight=False, soft_wrap=True)
+    while shown < len(board.lines) or any(reader.is_alive() for reader in readers):
+        for line in board.lines[shown:]:
+            shown += 1
+            console.print(line, highlight=False, soft_wrap=True)
         time.sleep(0.02)
 
 
