@@ -86,9 +86,7 @@ class AcknowledgesByForward(RoundExecutor):
     def _carry_out(self, round_: Round) -> Launched:
         event = self._main.record()
         launched = super()._carry_out(round_)
-        launched.acknowledgements = [
-            replace(one, event=event) for one in launched.acknowledgements
-        ]
+        launched.acknowledgements = [replace(one, event=event) for one in launched.acknowledgements]
         return launched
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tokenspeed.runtime.simulated import PACES
 
 from .__main__ import play_seeds
 from .world import draw, play
@@ -48,6 +49,7 @@ def test_worlds_cover_what_they_should() -> None:
         seen["aborts"] += bool(world.aborts)
         seen["failures"] += bool(world.raises)
         seen[world.pace] += 1
-    wanted = "full sliding state replay|depth 0|depth 1|width 1|width 2|width 3|no host|aborts"
-    for name in [*"full sliding state replay".split(), *wanted.split("|")[1:], "failures"]:
+    numbers = ["depth 0", "depth 1", "width 1", "width 2", "width 3"]
+    kinds = ["full", "sliding", "state", "replay"]
+    for name in [*kinds, *numbers, *PACES, "no host", "aborts", "failures"]:
         assert seen[name] >= 5, name

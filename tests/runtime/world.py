@@ -10,6 +10,7 @@ from typing import Any
 from tokenspeed.runtime.drafter import PromptLookup
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.loop import EngineLoop
+from tokenspeed.runtime.recipe import Kind
 from tokenspeed.runtime.request import Output, Request
 from tokenspeed.runtime.simulated import PACES, Pace, SimulatedDevice
 from tokenspeed.scheduler import SchedulerConfig
@@ -47,7 +48,8 @@ class World:
         return (
             f"seed {self.seed}: {kinds}, {config.num_device_pages} and {config.num_host_pages} "
             f"pages, depth {config.overlap_schedule_depth}, width {config.decode_input_tokens}, "
-            f"{len(self.requests)} requests, {len(self.aborts)} aborts, {len(self.raises)} failures, {self.pace}"
+            f"{len(self.requests)} requests, {len(self.aborts)} aborts, "
+            f"{len(self.raises)} failures, {self.pace}"
         )
 
 
@@ -60,7 +62,9 @@ def draw(seed: int, *, pressed: bool = False) -> World:
     depth = 1 if pressed else r.choice((0, 1, 1))
     layers = _layers(r, page_tokens)
     toy = Toy(layers, page_tokens, vocabulary=3 if width > 1 else 40)
-    window = max((layer.window_tokens or 0 for layer in layers if layer.kind == "replay"), default=0)
+    window = max(
+        (layer.window_tokens or 0 for layer in layers if layer.kind == "replay"), default=0
+    )
     settings: dict[str, Any] = {
         "max_scheduled_tokens": max(r.choice((8, 16, 24, 40)), 2 * window + 4, 2 * page_tokens),
         "max_batch_size": 6 if pressed else r.choice((2, 4, 6)),
@@ -94,7 +98,7 @@ def draw(seed: int, *, pressed: bool = False) -> World:
 
 
 def _layers(r: random.Random, page_tokens: int) -> list[ToyLayer]:
-    kinds = r.choice(
+    kinds: tuple[Kind, ...] = r.choice(
         (
             ("full",),
             ("full", "full"),
@@ -138,11 +142,13 @@ class Game:
     steps: int
     retractions: int
     stores: int
+    """Blocks compared behind stores."""
     loads: int
+    """Blocks compared behind loads."""
     ordered_stores: int
+    hit_tokens: int
     outputs: dict[str, list[int]]
     reasons: dict[str, str]
-    hit_tokens: int = 0
 
 
 def play(
@@ -190,9 +196,15 @@ def play(
     _check_end(world, loop, reasons)
     loop.close()
     return Game(
-        step, watched.retractions, checks.stores, checks.loads, watched.ordered_stores, outputs, reasons,
-        watched.hit_tokens,
-    )  # fmt: skip
+        steps=step,
+        retractions=watched.retractions,
+        stores=checks.stores,
+        loads=checks.loads,
+        ordered_stores=watched.ordered_stores,
+        hit_tokens=watched.hit_tokens,
+        outputs=outputs,
+        reasons=reasons,
+    )
 
 
 def _take(

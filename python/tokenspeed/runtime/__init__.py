@@ -1,1 +1,1 @@
-"""Plans carried out on a device: memory, streams, the round in its order, and the loop around it."""
+"""Plans carried out on a device: memory, streams, the round in its order, the loop around it."""

@@ -1,4 +1,4 @@
-"""One buffer of bytes, seen as the fields of blocks: the one place where block ids become memory."""
+"""One buffer of bytes, seen as the fields of blocks: where block ids become memory."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tokenspeed.runtime.request import Live
 from tokenspeed.runtime.rounds import Int32Array, RoundBatch, ToldRows
-from tokenspeed.scheduler import Forward
+from tokenspeed.scheduler import ExecutionPlan, Forward
 
 
 def batch_of(
@@ -68,6 +68,15 @@ def _checkpoints(begins: Int32Array, ends: Int32Array, page_tokens: int | None) 
         return np.full(len(ends), -1, dtype=np.int32)
     last = ends // page_tokens * page_tokens
     return np.where((begins < last) & (last < ends), last, -1).astype(np.int32)
+
+
+def remote_of(plan: ExecutionPlan, live: Mapping[str, Live]) -> Forward.Batch | None:
+    """The batch of a plan that goes to the peer, or comes from it, noted in `live`."""
+    batch = plan.remote_prefill or plan.remote_decode
+    if batch is not None:
+        for request_id, handle in zip(batch.request_ids, batch.handles.tolist()):
+            live[request_id].handle = handle
+    return batch
 
 
 def _told(batch: Forward.Batch, decoded: list[int], width: int) -> ToldRows | None:

@@ -7,6 +7,7 @@ from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import Drafter
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.handle import DeviceHandle
+from tokenspeed.runtime.remote import RemotePeer
 from tokenspeed.runtime.rows import DeviceRows
 from tokenspeed.runtime.runner import ModelRunner, Sampler
 from tokenspeed.runtime.transfer import TierTransfer
@@ -22,6 +23,8 @@ def build_handle(
     drafter: Drafter | None,
     *,
     inline: bool,
+    peer: RemotePeer | None = None,
+    name: str = "",
     executor_type: type[RoundExecutor] = RoundExecutor,
 ) -> DeviceHandle:
     """One allocation on the device and one in host memory, of the same geometry. `tokens_max`: of
@@ -48,5 +51,7 @@ def build_handle(
         tokens_max=tokens_max,
     )
     transfer = TierTransfer(device, on_device, on_host)
-    executor = executor_type(device, runner, sampler, drafter, transfer, rows, block_tokens)
+    executor = executor_type(
+        device, runner, sampler, drafter, transfer, rows, block_tokens, peer, name
+    )
     return DeviceHandle(device, executor, inline=inline)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tokenspeed.runtime.device import Device, Download, Event, Stream
 from tokenspeed.runtime.drafter import Drafter
 from tokenspeed.runtime.packed import Packed
+from tokenspeed.runtime.remote import RemotePeer
 from tokenspeed.runtime.rounds import Round, RoundBatch
 from tokenspeed.runtime.rows import DeviceRows
 from tokenspeed.runtime.runner import ForwardInput, ModelRunner, Sampler
@@ -53,8 +54,11 @@ class RoundExecutor:
         transfer: TierTransfer,
         rows: DeviceRows,
         block_tokens: Mapping[str, int],
+        peer: RemotePeer | None = None,
+        name: str = "",
     ) -> None:
-        """`block_tokens`: tokens that a block covers, by group id."""
+        """`block_tokens`: tokens that a block covers, by group id. `name`: before the names of this
+        engine's streams, for engines that share a device."""
         self._device = device
         self._runner = runner
         self._sampler = sampler
@@ -62,10 +66,11 @@ class RoundExecutor:
         self._transfer = transfer
         self._rows = rows
         self._block_tokens = block_tokens
-        self._main = device.stream("forward")
-        self._ordered = device.stream("ordered stores")
-        self._pinned = device.stream("pinned stores")
-        self._loads = device.stream("loads")
+        self._peer = peer
+        self._main = device.stream(f"{name}forward")
+        self._ordered = device.stream(f"{name}ordered stores")
+        self._pinned = device.stream(f"{name}pinned stores")
+        self._loads = device.stream(f"{name}loads")
 
     def carry_out(self, round_: Round) -> Launched:
         """Puts a round on the device; returns when all is on its way and nothing need be done."""
@@ -76,6 +81,7 @@ class RoundExecutor:
         launched = Launched(self._store(round_))
         self._zero(round_)
         ready = self._load(round_, launched)
+        self._hand_over(round_)
         self._change_tables(round_)
         if round_.batch is not None:
             self._forward(round_.batch, ready, launched)
@@ -115,6 +121,12 @@ class RoundExecutor:
         ready, acknowledgements = self._transfer.load(self._loads, round_.loads)
         launched.acknowledgements += acknowledgements
         return ready
+
+    def _hand_over(self, round_: Round) -> None:
+        """Step 4: what the peer reads has been computed, and where it writes has been zeroed."""
+        if round_.remote:
+            assert self._peer is not None, "a remote request without a peer"
+            self._peer.hand_over(self._transfer.on_device, round_.remote, self._main.record())
 
     def _change_tables(self, round_: Round) -> None:
         """Uploads the cells of the persistent block tables that changed, and no others."""
@@ -249,4 +261,6 @@ def _arrays_of(batch: RoundBatch) -> Packed:
 def _ranges(starts: NDArray[np.int32], lengths: NDArray[np.int32]) -> NDArray[np.int64]:
     """`starts[i], starts[i] + 1, ...`, `lengths[i]` of them, one range after the other."""
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    shifts: NDArray[np.int64] = np.repeat(starts.astype(np.int64) - (ends - lengths), lengths)
+    shifts += np.arange(len(shifts))
+    return shifts

@@ -36,5 +36,3 @@ class CallersThread:
 
     def close(self) -> None:
         """Nothing is ever left to do."""
-
-

@@ -8,18 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from tokenspeed.runtime.batch import batch_of
+from tokenspeed.runtime.batch import batch_of, remote_of
 from tokenspeed.runtime.build import build_handle
 from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import Drafter
-from tokenspeed.runtime.errors import EngineClosed, ErrorCode, ForwardFault, RuntimeFault, Standstill
+from tokenspeed.runtime.errors import (
+    EngineClosed,
+    ErrorCode,
+    ForwardFault,
+    RuntimeFault,
+    Standstill,
+    TransferFault,
+)
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.handle import Landed, Submission
+from tokenspeed.runtime.remote import RemoteBlocks, RemotePeer, Word, remote_blocks
 from tokenspeed.runtime.request import FinishReason, Live, Output, Request
 from tokenspeed.runtime.rounds import BlockCopies, RoundBatch, freeze
 from tokenspeed.runtime.runner import ModelRunner, Sampler
 from tokenspeed.runtime.sampler import GreedySampler
 from tokenspeed.scheduler import (
+    PD,
     Cache,
     ExecutionEvent,
     ExecutionPlan,
@@ -48,14 +57,18 @@ class EngineLoop:
         drafter: Drafter | None = None,
         inline: bool = False,
         context_tokens: int | None = None,
+        peer: RemotePeer | None = None,
+        name: str = "",
         on_acknowledged: Callable[[BlockCopies], None] | None = None,
         executor_type: type[RoundExecutor] = RoundExecutor,
     ) -> None:
         """`config`: from `Recipe.scheduler_config`; its `overlap_schedule_depth` says how many
         rounds are planned ahead of results. `inline`: device work is launched on the caller's
         thread, for tests that repeat. `context_tokens`: of one request, prompt and output; None:
-        what the pool can hold, 131,072 at most. `on_acknowledged` is called with each copy that is
-        over, before the scheduler is told; `executor_type` carries rounds out.
+        what the pool can hold, 131,072 at most. `peer`: this end of the transfer, on a prefill or
+        decode engine; `name` sets its streams apart from those of another engine on the device.
+        `on_acknowledged` is called with each copy that is over, before the scheduler is told;
+        `executor_type` carries rounds out.
 
         Raises `ConfigError`, and `DeviceFault` where the arenas find no room.
         """
@@ -68,6 +81,9 @@ class EngineLoop:
         self._group_ids = [group.group_id for group in config.cache_groups]
         recipe = runner.recipe()
         self._keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
+        self._recipe = recipe
+        self._role = config.role
+        self._peer = peer
         self._on_acknowledged = on_acknowledged
         held = min(self.scheduler.max_single_request_tokens(), _CONTEXT_TOKENS_MAX)
         self.context_tokens = min(context_tokens or held, held)
@@ -79,6 +95,8 @@ class EngineLoop:
             sampler or GreedySampler(),
             drafter,
             inline=inline,
+            peer=peer,
+            name=name,
             executor_type=executor_type,
         )
         self._live: dict[str, Live] = {}
@@ -89,6 +107,8 @@ class EngineLoop:
         """Rounds with copies that the scheduler has not been told are over."""
         self._has_ended = False
         """Whether a request has ended since the last plan."""
+        self._clears = False
+        """Whether the cache has to be cleared before anything is planned."""
         self._rounds = 0
         self._empty_rounds = 0
         self._closed = False
@@ -106,8 +126,8 @@ class EngineLoop:
         tokens = len(request.tokens) + request.max_new_tokens
         if request.max_new_tokens < 1 or tokens > self.context_tokens:
             raise RequestError(
-                f"request {request.request_id!r} needs 1 and more new tokens, and prompt and output "
-                f"are {tokens} of at most {self.context_tokens} tokens",
+                f"request {request.request_id!r} needs 1 and more new tokens, and its prompt and "
+                f"output are {tokens} of at most {self.context_tokens} tokens",
                 "request_too_large",
             )
         declared = request.declared_new_tokens
@@ -121,6 +141,8 @@ class EngineLoop:
             if known is None:
                 del self._live[request.request_id]
             raise
+        if self._peer is not None:
+            self._peer.meet(request.request_id)
 
     def abort(self, request_id: str) -> None:
         """Ends a request at the next step; one that is gone is ignored."""
@@ -138,16 +160,17 @@ class EngineLoop:
         over = [*self._aborted(outputs), *self._copies_over()]
         self.scheduler.advance(ExecutionEvent(over))
 
-        plan = self.scheduler.next_execution_plan()
-        self._has_ended = False
-        self._note_ends(plan, outputs)
-        self._launch(plan)
+        plan = None
+        if self._may_plan():
+            plan = self.scheduler.next_execution_plan()
+            self._has_ended = False
+            self._note_ends(plan, outputs)
+            self._launch(plan)
 
         landed = self._commit(plan)
-        events, clears = self._land(*landed, outputs) if landed else ([], False)
+        events = self._land(*landed, outputs) if landed else []
+        events += self._words(outputs)
         self.scheduler.advance(ExecutionEvent(events))
-        if clears and not self.scheduler.clear_cache():
-            raise Standstill("the cache of a failed forward cannot be cleared")
         return outputs
 
     def close(self) -> list[Output]:
@@ -161,6 +184,11 @@ class EngineLoop:
         self._in_flight.clear()
         self._copying.clear()
         return outputs
+
+    def _may_plan(self) -> bool:
+        """Whether what a failed forward left in the cache is gone."""
+        self._clears = self._clears and not self.scheduler.clear_cache()
+        return not self._clears
 
     def _aborted(self, outputs: list[Output]) -> Iterable[Any]:
         """Requests that their clients gave up."""
@@ -194,6 +222,15 @@ class EngineLoop:
 
     def _launch(self, plan: ExecutionPlan) -> None:
         batch = None
+        remote: tuple[RemoteBlocks, ...] = ()
+        if self._peer is not None:
+            remote = remote_blocks(
+                remote_of(plan, self._live),
+                {group_id: self.scheduler.block_table(group_id) for group_id in self._group_ids},
+                self._recipe,
+                {name: live.generated[-1] for name, live in self._live.items() if live.generated},
+                lands=self._role == SchedulerConfig.Role.D,
+            )
         if plan.batch is not None:
             batch = batch_of(
                 plan.batch,
@@ -203,7 +240,7 @@ class EngineLoop:
                 page_tokens=self._page_tokens if self._keeps_state else None,
                 with_histories=self._drafts,
             )
-        round_ = freeze(self._rounds, plan, self._group_ids, batch)
+        round_ = freeze(self._rounds, plan, self._group_ids, batch, remote)
         if round_.is_empty:
             return
         self._rounds += 1
@@ -213,16 +250,18 @@ class EngineLoop:
         if submission.owes_copies:
             self._copying.append(submission)
 
-    def _commit(self, plan: ExecutionPlan) -> tuple[Submission, Landed] | None:
+    def _commit(self, plan: ExecutionPlan | None) -> tuple[Submission, Landed] | None:
         """The one place where the control side waits: for the oldest results once enough rounds
         are ahead of them, or where nothing was planned, for whatever is owed first."""
-        idle = plan.batch is None
+        idle = plan is None or plan.batch is None
         if self._in_flight and (idle or len(self._in_flight) > self._depth):
             submission = self._in_flight.popleft()
             return submission, submission.wait_for_results()
         if idle and self._copying:
             self._copying[0].wait_for_copies()
-        elif idle and self._live and not plan.aborts:
+        elif idle and self._peer is not None:
+            self._peer.wait()
+        elif idle and self._live and not self._has_ended:
             self._empty_rounds += 1
             if self._empty_rounds > _EMPTY_ROUNDS_MAX:
                 raise Standstill(f"{len(self._live)} requests live, and nothing is planned or owed")
@@ -230,11 +269,8 @@ class EngineLoop:
         self._empty_rounds = 0
         return None
 
-    def _land(
-        self, submission: Submission, landed: Landed, outputs: list[Output]
-    ) -> tuple[list[Any], bool]:
-        """Takes the results of a round. Gives the events that follow from them, and whether the
-        cache has to be cleared."""
+    def _land(self, submission: Submission, landed: Landed, outputs: list[Output]) -> list[Any]:
+        """Takes the results of a round. Gives the events that follow from them."""
         self._empty_rounds = 0
         batch = submission.round.batch
         assert batch is not None
@@ -248,7 +284,9 @@ class EngineLoop:
             if count and live is not None and live.handle == handle:
                 taken, reason = live.take(landed.tokens[at, :count].tolist())
                 tokens += taken
-                if reason is None:
+                if self._role == SchedulerConfig.Role.P:
+                    pass  # the decode engine tells the client, and ends it
+                elif reason is None:
                     outputs.append(Output(batch.request_ids[at], tuple(taken)))
                 else:
                     finished.append(handle)
@@ -258,16 +296,15 @@ class EngineLoop:
             batch.handles, np.array(tokens, dtype=np.int32), np.array(offsets, dtype=np.int64)
         )
         self.scheduler.finish(np.array(finished, dtype=np.uint64))
-        return [], False
+        return []
 
-    def _fail(
-        self, batch: RoundBatch, failure: Exception, outputs: list[Output]
-    ) -> tuple[list[Any], bool]:
+    def _fail(self, batch: RoundBatch, failure: Exception, outputs: list[Output]) -> list[Any]:
         """A forward raised: its requests end, the others go on.
 
         Rounds that were planned before this was known may have published what it never computed,
         and met it. Then nothing on the device can be relied on: all other residents start over,
-        with what they have generated, on an empty cache.
+        with what they have generated, on an empty cache. (On a prefill or decode engine they fail
+        too, since their prompts came from the peer or have gone there.)
         """
         events: list[Any] = []
         for handle, request_id in zip(batch.handles.tolist(), batch.request_ids):
@@ -278,17 +315,52 @@ class EngineLoop:
                 outputs.append(self._end(request_id, "error", error))
                 events.append(ForwardEvent.Abort(request_id))
         if not self._in_flight:
-            return events, False
+            return events
         while self._in_flight:
             self._in_flight.popleft().wait_for_results()
         while self._copying:
             self._copying[0].wait_for_copies()
             events += self._copies_over(reliable=False)
-        for request_id, live in self._live.items():
-            if live.handle is not None:
+        for request_id, live in list(self._live.items()):
+            if live.handle is None:
+                continue
+            if self._peer is not None:
+                outputs.append(self._end(request_id, "error", ForwardFault(f"lost to {failure!r}")))
+                events.append(ForwardEvent.Abort(request_id))
+            else:
                 live.handle, live.decodes = None, False
                 events.append(ForwardEvent.Retract(request_id))
-        return events, True
+        self._clears = True
+        return events
+
+    def _words(self, outputs: list[Output]) -> Iterable[Any]:
+        """What the peer says."""
+        for heard in self._peer.heard() if self._peer is not None else ():
+            request_id = heard.request_id
+            live = self._live.get(request_id)
+            if heard.word is Word.BOOTSTRAPPED:
+                yield PD.BootstrappedEvent(request_id)
+            elif heard.word is Word.FAILED:
+                yield PD.FailedEvent(request_id)
+                if live is not None:
+                    error = TransferFault("the peer gave it up")
+                    outputs.append(self._end(request_id, "error", error))
+            elif self._role == SchedulerConfig.Role.P:
+                yield PD.SucceededEvent(request_id)
+                if live is not None:
+                    outputs.append(self._end(request_id, "handed over"))
+            else:
+                assert heard.token is not None, "a prompt has landed without its sample"
+                yield PD.RemotePrefillDoneEvent(request_id, heard.token)
+                if live is not None:
+                    live.generated.append(heard.token)
+                    live.decodes = True
+                    reason = live.ends_with(heard.token)
+                    if reason is None:
+                        outputs.append(Output(request_id, (heard.token,)))
+                    else:
+                        outputs.append(self._end(request_id, reason, tokens=(heard.token,)))
+                        yield ForwardEvent.Finish(request_id)
 
     def _end(
         self,
@@ -300,4 +372,6 @@ class EngineLoop:
         """The last output of a request."""
         del self._live[request_id]
         self._has_ended = True
+        if self._peer is not None:
+            self._peer.give_up(request_id)
         return Output(request_id, tuple(tokens), reason, error)

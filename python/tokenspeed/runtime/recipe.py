@@ -1,11 +1,11 @@
 """From a model's layers to cache groups, arena layout and pool size (runtime.md, "Memory").
 
-    recipe = Recipe(
-        layers=[LayerCache("full", {"k": Field((8, 64), "bfloat16"), "v": Field((8, 64), "bfloat16")})] * 32,
-        page_tokens=64,
-    )
-    pages = recipe.pages_for(requests=16, tokens=4096, max_scheduled_tokens=2048)
-    scheduler = Scheduler(recipe.scheduler_config(num_device_pages=pages, max_scheduled_tokens=2048, max_batch_size=16))
+kv = {"k": Field((8, 64), "bfloat16"), "v": Field((8, 64), "bfloat16")}
+recipe = Recipe([LayerCache("full", kv)] * 32, page_tokens=64)
+pages = recipe.pages_for(requests=16, tokens=4096, max_scheduled_tokens=2048)
+config = recipe.scheduler_config(
+    num_device_pages=pages, max_scheduled_tokens=2048, max_batch_size=16
+)
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ class Recipe:
         payloads = [max(p.offset_bytes + p.nbytes for p in part.values()) for part in parts]
         parent_bytes, counts = _cut(payloads)
         groups = {
-            group.group_id: GroupLayout(
-                group.group_id, count, parent_bytes // count, payload, part
-            )
+            group.group_id: GroupLayout(group.group_id, count, parent_bytes // count, payload, part)
             for group, part, payload, count in zip(self._groups, parts, payloads, counts)
         }
         return ArenaLayout(parent_bytes, groups)
@@ -185,9 +183,7 @@ class Recipe:
                     else CacheRetention.SlidingWindow,
                     sliding_window_tokens=group.window_tokens,
                     family=CacheGroupFamily.State if state else CacheGroupFamily.History,
-                    cache_blocks_per_lcm_block=self.layout.groups[
-                        group.group_id
-                    ].blocks_per_parent,
+                    cache_blocks_per_lcm_block=self.layout.groups[group.group_id].blocks_per_parent,
                     transfer_policy=CacheTransferPolicy.LatestSnapshot
                     if state
                     else CacheTransferPolicy.FullSuffix,
@@ -237,4 +233,3 @@ def _cut(payloads: Sequence[int]) -> tuple[int, list[int]]:
             break
     assert best is not None
     return best[1], best[2]
-

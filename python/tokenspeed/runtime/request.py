@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tokenspeed.runtime.errors import RuntimeFault
 
-FinishReason = Literal["length", "stop", "abort", "error"]
+FinishReason = Literal["length", "stop", "abort", "error", "handed over"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,12 @@ class Live:
         """Known so far, prompt and output."""
         return len(self.request.tokens) + len(self.generated)
 
+    def ends_with(self, token: int) -> FinishReason | None:
+        """Why a request ends with its newest token, if it does."""
+        if token in self.request.stop_token_ids:
+            return "stop"
+        return "length" if len(self.generated) >= self.request.max_new_tokens else None
+
     def all_tokens(self) -> NDArray[np.int32]:
         """Prompt and output."""
         prompt = np.asarray(self.request.tokens, dtype=np.int32)
@@ -71,11 +77,8 @@ class Live:
         reason: FinishReason | None = None
         for token in tokens:
             taken.append(token)
-            if token in self.request.stop_token_ids:
-                reason = "stop"
-            elif len(self.generated) + len(taken) == self.request.max_new_tokens:
-                reason = "length"
+            self.generated.append(token)
+            reason = self.ends_with(token)
             if reason is not None:
                 break
-        self.generated += taken
         return taken, reason

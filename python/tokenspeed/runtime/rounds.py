@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tokenspeed.runtime.remote import RemoteBlocks
 from tokenspeed.scheduler import Cache, ExecutionPlan
 
 Int32Array: TypeAlias = NDArray[np.int32]
@@ -101,13 +102,15 @@ class Round:
     loads: tuple[BlockCopies, ...]
     changed_cells: Mapping[str, Int32Array]
     """Group id -> [cells, 3]: row, slot, block."""
+    remote: tuple[RemoteBlocks, ...]
+    """Requests whose blocks the transfer to the peer may touch from here on."""
     batch: RoundBatch | None
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing at all to do."""
-        stores = self.ordered_stores or self.pinned_stores
-        return not (stores or self.zero or self.loads or self.changed_cells or self.batch)
+        copies = self.ordered_stores or self.pinned_stores or self.loads or self.remote
+        return not (copies or self.zero or self.changed_cells or self.batch)
 
 
 def copies_of(plan: ExecutionPlan, group_ids: list[str]) -> list[BlockCopies]:
@@ -137,7 +140,11 @@ def _by_group(
 
 
 def freeze(
-    number: int, plan: ExecutionPlan, group_ids: list[str], batch: RoundBatch | None
+    number: int,
+    plan: ExecutionPlan,
+    group_ids: list[str],
+    batch: RoundBatch | None,
+    remote: tuple[RemoteBlocks, ...] = (),
 ) -> Round:
     """A plan as the forward thread takes it; `group_ids` in the configuration's order."""
     copies = copies_of(plan, group_ids)
@@ -149,5 +156,6 @@ def freeze(
         zero=plan.pages_to_zero_arrays(),
         loads=tuple(copy for copy in copies if not copy.is_store),
         changed_cells=plan.changed_cells,
+        remote=remote,
         batch=batch,
     )

@@ -210,7 +210,7 @@ class SimulatedDevice:
 
     def _step(self) -> bool:
         """One step of one stream; false if none can move."""
-        ready = [stream for stream in self._streams.values() if self._can_move(stream)]
+        ready = self._ready()
         if not ready:
             return False
         stream = self._preferred(ready)
@@ -224,6 +224,14 @@ class SimulatedDevice:
             stream.busy = False
         self._can_move(stream)
         return True
+
+    def _ready(self) -> list[SimulatedStream]:
+        """Streams with a step to run now. What one passes may let another one go on."""
+        while True:
+            before = sum(len(stream.queue) for stream in self._streams.values())
+            ready = [stream for stream in self._streams.values() if self._can_move(stream)]
+            if ready or before == sum(len(stream.queue) for stream in self._streams.values()):
+                return ready
 
     def _can_move(self, stream: SimulatedStream) -> bool:
         """Passes what takes no time; whether there is a step to run now."""

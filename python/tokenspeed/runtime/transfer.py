@@ -27,7 +27,7 @@ class TierTransfer:
 
     def __init__(self, device: Device, on_device: Arena, on_host: Arena | None) -> None:
         self._device = device
-        self._on_device = on_device
+        self.on_device = on_device
         self._on_host = on_host
         self._layout = on_device.layout
 
@@ -35,7 +35,7 @@ class TierTransfer:
         """Zeroes device blocks of a group."""
         self._device.zero_blocks(
             stream,
-            self._on_device,
+            self.on_device,
             self._layout.offsets(group_id, blocks),
             self._layout.groups[group_id].payload_bytes,
         )
@@ -47,7 +47,7 @@ class TierTransfer:
             self._device.copy_blocks(
                 stream,
                 self._on_host,
-                self._on_device,
+                self.on_device,
                 self._layout.offsets(group_id, targets),
                 self._layout.offsets(group_id, sources),
                 self._layout.groups[group_id].payload_bytes,
@@ -87,7 +87,7 @@ class TierTransfer:
             first = np.int64(part.offset_bytes)
             self._device.copy_blocks(
                 stream,
-                self._on_device,
+                self.on_device,
                 self._on_host,
                 self._layout.offsets(group.group_id, targets) + first,
                 self._layout.offsets(group.group_id, sources) + first,
