@@ -123,9 +123,10 @@ def test_the_same_seed_gives_the_same_text_in_any_company(llm: LLM) -> None:
     company = [greedy(30), greedy(9, temperature=1.3, seed=5), SAMPLED, greedy(17)]
     assert llm.generate(PROMPTS[1:] + PROMPTS[:1], [*company[:2], company[3], SAMPLED])[-1] == first
     with LLM("glassllm", **TIGHT) as tight:
-        assert tight.generate([*PROMPTS[1:], PROMPTS[0]], [*company[:2], greedy(50), SAMPLED])[
-            -1
-        ] == first
+        assert (
+            tight.generate([*PROMPTS[1:], PROMPTS[0]], [*company[:2], greedy(50), SAMPLED])[-1]
+            == first
+        )
     with LLM("glassllm", **SETTINGS, speculative_tokens=3) as speculative:
         assert speculative.generate(PROMPTS[0], SAMPLED) == [first]
 

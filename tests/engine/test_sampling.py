@@ -68,7 +68,7 @@ def test_the_random_numbers_are_even_and_belong_to_seed_and_place() -> None:
     places = torch.arange(20_000)
     seeds = torch.full_like(places, 7)
     numbers = uniform(seeds, places)
-    assert 0 <= float(numbers.min()) and float(numbers.max()) < 1
+    assert float(numbers.min()) >= 0 and float(numbers.max()) < 1
     assert torch.histc(numbers, 20, 0, 1).sub(1000).abs().max() < 150
     assert len(set(numbers.tolist())) == len(places)
     ahead = torch.corrcoef(torch.stack([numbers[:-1], numbers[1:]]))[0, 1]

@@ -1,19 +1,20 @@
-"""Random pools and requests, played by an engine loop and compared with transformers' `generate`."""
+"""Random pools and requests, played by an engine loop; transformers generates alone."""
 
 from __future__ import annotations
 
+import argparse
+import itertools
 from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 import torch
+from models.tiny import VOCABULARY, plain, tiny
 from tokenspeed.engine.watch import RoundView, WatchedLoop
 from tokenspeed.models.runner import TransformersRunner
 from tokenspeed.runtime.cpu import CpuDevice
 from tokenspeed.runtime.drafter import PromptLookup
 from tokenspeed.runtime.request import Request
-
-from models.tiny import VOCABULARY, plain, tiny
 
 PAGE = 4
 
@@ -137,3 +138,21 @@ class World:
         self.seen.hit_tokens += view.hit_tokens
         self.seen.chunks += view.partial
         self.seen.mixed_rounds += bool(view.prefills and view.decodes)
+
+
+def main() -> None:
+    """Plays many worlds, from `tests`: `python -m engine.worlds falcon_h1 --seeds 0:200`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("family")
+    parser.add_argument("--seeds", default="0:20", metavar="FIRST:END")
+    parser.add_argument("--width", type=int, default=1)
+    given = parser.parse_args()
+    seen = Seen()
+    for seed in range(*map(int, given.seeds.split(":"))):
+        for depth, host in itertools.product((0, 1), (False, True)):
+            World(given.family, seed, depth, host, given.width, seen).play()
+    print(seen)
+
+
+if __name__ == "__main__":
+    main()

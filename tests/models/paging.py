@@ -77,9 +77,7 @@ class Paging:
             seq_lens_max=int(seq_lens.max()),
             extend_prefix_lens=np.array([begins[n] for n in extends], dtype=np.int32),
             extend_replay_lens=np.zeros(count, dtype=np.int32),
-            checkpoints=np.array(
-                [(checkpoints or {}).get(n, -1) for n in extends], dtype=np.int32
-            ),
+            checkpoints=np.array([(checkpoints or {}).get(n, -1) for n in extends], dtype=np.int32),
             completes=np.ones(count, dtype=np.bool_),
             layer_ready=self.ready.append,
             logit_tokens=np.concatenate(

@@ -38,7 +38,9 @@ def _explained() -> Iterator[None]:
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--memory", metavar="BYTES", help="Of the pool, say 512MiB.")
-@click.option("--num-device-pages", type=int, metavar="N", help="Of the pool, in place of --memory.")
+@click.option(
+    "--num-device-pages", type=int, metavar="N", help="Of the pool, in place of --memory."
+)
 @click.option("--num-host-pages", type=int, default=0, metavar="N", help="Of the host tier.")
 @click.option("--speculative-tokens", type=int, default=0, show_default=True, metavar="N")
 def generate(

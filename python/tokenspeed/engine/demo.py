@@ -47,9 +47,7 @@ def run(name: str | None, max_new_tokens: int, plain: bool) -> bool:
         tokenizer = PretrainedTokenizer(tokenizer)
     asked: dict[str, Any] = dict(_BEGINNINGS)
     if chat:
-        asked = {
-            label: [{"role": "user", "content": text}] for label, text in _QUESTIONS.items()
-        }
+        asked = {label: [{"role": "user", "content": text}] for label, text in _QUESTIONS.items()}
     prompts = {label: encode(tokenizer, prompt) for label, prompt in asked.items()}
     untouched = deepcopy(loaded.model)
     longest = max(map(len, prompts.values())) + max_new_tokens

@@ -143,7 +143,9 @@ class LLM:
         requests that are left are then cancelled.
         """
         each = [prompts] if _is_one(prompts) else list(prompts)
-        given = [params] * len(each) if params is None or isinstance(params, SamplingParams) else params
+        given = (
+            [params] * len(each) if params is None or isinstance(params, SamplingParams) else params
+        )
         if len(given) != len(each):
             raise ValueError(f"params: {len(given)} of them for {len(each)} prompts")
         started: list[Generation] = []

@@ -68,9 +68,7 @@ class TextStream:
         longest = max(map(len, self._stop), default=0)
         searched = max(0, len(self._text) - longest + 1)
         self._text += piece
-        found = [
-            (at, stop) for stop in self._stop if (at := self._text.find(stop, searched)) >= 0
-        ]
+        found = [(at, stop) for stop in self._stop if (at := self._text.find(stop, searched)) >= 0]
         if found:
             at, self.stopped_by = min(found)
             self._text = self._text[:at]

@@ -32,9 +32,7 @@ class Loaded:
     """The tokens after which the model has said all."""
 
 
-def load(
-    source: str | Path, dtype: torch.dtype = torch.float32, device: str = "cpu"
-) -> Loaded:
+def load(source: str | Path, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Loaded:
     """A model in `dtype` on `device`, dequantised where the file is quantised.
 
     `source` is a folder with `config.json`, safetensors and tokenizer, a `.gguf` file, or one of
