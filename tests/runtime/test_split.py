@@ -46,8 +46,8 @@ class SaysSoAtLaunch(LocalTransfer):
         return True
 
 
-# "transfer after prefill" is not here: a prompt is handed over when its result has reached the host,
-# which its forward then has run for. `test_local_transfer.py` has it.
+# "transfer after prefill" is in `test_local_transfer.py`: here a prompt is handed over when its
+# result has reached the host, so that its forward has run.
 MUTATIONS: dict[str, Callable[[Device], LocalTransfer]] = {
     "transfer after zeroing": without_fence("transfer after zeroing"),
     "told at launch": SaysSoAtLaunch,
