@@ -16,7 +16,7 @@ from tokenspeed.runtime.simulated import SimulatedDevice
 from tokenspeed.scheduler import Scheduler, SchedulerConfig
 
 from .toy import Toy, alone
-from .world import STEPS_MAX, World, Wrong
+from .world import STEPS_MAX, NeverOver, World, Wrong
 
 
 @dataclass
@@ -75,7 +75,7 @@ def play_split(
                     raise Wrong(f"{world}: the prefill engine says {output}")
         game.steps += 1
         if game.steps > STEPS_MAX:
-            raise Wrong(f"{world}: not over after {STEPS_MAX} steps: {_state(loops)}")
+            raise NeverOver(f"{world}: not over after {STEPS_MAX} steps: {_state(loops)}")
     missing = sorted(set(world.requests) - set(game.reasons))
     held = [loop for loop in loops if not loop.scheduler.clear_cache()]
     if missing or held or any(loop.scheduler.active_lcm_blocks() for loop in loops):

@@ -25,6 +25,10 @@ class Wrong(AssertionError):
     """An engine that says something else than the request alone."""
 
 
+class NeverOver(Wrong):
+    """An engine that plans round after round and ends nothing."""
+
+
 @dataclass
 class World:
     """One seed's draw."""
@@ -192,7 +196,7 @@ def play(
             _take(output, stories, outputs, reasons, world)
         step += 1
         if step > STEPS_MAX:
-            raise Wrong(f"{world}: not over after {step} steps")
+            raise NeverOver(f"{world}: not over after {step} steps")
     _check_end(world, loop, reasons)
     loop.close()
     return Game(

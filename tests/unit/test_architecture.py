@@ -198,3 +198,20 @@ def test_no_file_is_longer_than_a_sitting() -> None:
     files = [*rust, *PYTHON.rglob("*.py")]
     long = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in files}
     assert {name: lines for name, lines in long.items() if lines > LINES_MAX} == {}
+
+
+DEVICE_SIDE = {"executor", "transfer", "rows", "packed", "cpu", "simulated", "cuda", "staging"}
+"""Modules of the runtime that put work on a device."""
+
+
+def test_the_control_side_reaches_a_device_by_its_handle_alone() -> None:
+    """`build.py` puts both together; `loop.py` names a type of each to hand it on."""
+    control = {"loop", "batch", "rounds", "request", "remote"}
+    seen = set()
+    for name in sorted(control):
+        tree = ast.parse((PYTHON / "runtime" / f"{name}.py").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = node.module.removeprefix("tokenspeed.runtime.")
+                seen |= {(name, alias.name) for alias in node.names if module in DEVICE_SIDE}
+    assert seen == {("loop", "RoundExecutor")}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenspeed.runtime.batch import batch_of, remote_of
+from tokenspeed.runtime.batch import Batches, remote_of
 from tokenspeed.runtime.build import build_handle
 from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import Drafter
@@ -76,11 +76,14 @@ class EngineLoop:
         self.scheduler.use_persistent_tables()
         self._depth = config.overlap_schedule_depth
         self._width = config.decode_input_tokens
-        self._page_tokens = config.prefix_granularity
-        self._drafts = drafter is not None
         self._group_ids = [group.group_id for group in config.cache_groups]
         recipe = runner.recipe()
-        self._keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
+        keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
+        self._batches = Batches(
+            width=self._width,
+            page_tokens=config.prefix_granularity if keeps_state else None,
+            with_histories=drafter is not None,
+        )
         self._recipe = recipe
         self._role = config.role
         self._peer = peer
@@ -232,13 +235,8 @@ class EngineLoop:
                 lands=self._role == SchedulerConfig.Role.D,
             )
         if plan.batch is not None:
-            batch = batch_of(
-                plan.batch,
-                self._live,
-                width=self._width,
-                tokens_ahead=self._width * (len(self._in_flight) + 1),
-                page_tokens=self._page_tokens if self._keeps_state else None,
-                with_histories=self._drafts,
+            batch = self._batches.batch_of(
+                plan.batch, self._live, tokens_ahead=self._width * (len(self._in_flight) + 1)
             )
         round_ = freeze(self._rounds, plan, self._group_ids, batch, remote)
         if round_.is_empty:
@@ -328,7 +326,7 @@ class EngineLoop:
                 outputs.append(self._end(request_id, "error", ForwardFault(f"lost to {failure!r}")))
                 events.append(ForwardEvent.Abort(request_id))
             else:
-                live.handle, live.decodes = None, False
+                live.handle = None
                 events.append(ForwardEvent.Retract(request_id))
         self._clears = True
         return events
@@ -353,9 +351,7 @@ class EngineLoop:
                 assert heard.token is not None, "a prompt has landed without its sample"
                 yield PD.RemotePrefillDoneEvent(request_id, heard.token)
                 if live is not None:
-                    live.generated.append(heard.token)
-                    live.decodes = True
-                    reason = live.ends_with(heard.token)
+                    reason = live.add(heard.token)
                     if reason is None:
                         outputs.append(Output(request_id, (heard.token,)))
                     else:
