@@ -67,7 +67,7 @@ def generate(
       echo "Why is the sky blue?" | tokenspeed generate smollm2 --chat
       tokenspeed generate path/to/checkpoint --prompt "The sea" --temperature 0.8 --seed 1
     """
-    given = list(prompts) or [click.get_text_stream("stdin").read()]
+    given = list(prompts) or [sys.stdin.read().rstrip("\n")]
     with _explained():
         params = SamplingParams(
             max_new_tokens=max_new_tokens,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -103,9 +104,9 @@ def _open_device(name: str) -> Device:
 
         return CpuDevice()
     if name == "cuda":
-        from tokenspeed.runtime.cuda import CudaDevice
-
-        return CudaDevice()
+        cuda: Any = import_module("tokenspeed.runtime.cuda")
+        opened: Device = cuda.CudaDevice()
+        return opened
     raise ValueError(f"device = {name!r}: device is 'cpu' or 'cuda'")
 
 

@@ -74,7 +74,8 @@ def _as_llama(source: Any, head_dim: int) -> dict[str, np.ndarray[Any, Any]]:
     def rotated(name: str) -> np.ndarray[Any, Any]:
         # glassllm rotates neighbours (0, 1), (2, 3) ..., Llama the two halves of a head.
         heads = arrays[name].T.reshape(-1, head_dim, arrays[name].shape[0])
-        return heads[:, halves].reshape(-1, heads.shape[-1])
+        rows: np.ndarray[Any, Any] = heads[:, halves].reshape(-1, heads.shape[-1])
+        return rows
 
     weights = {
         "model.embed_tokens.weight": arrays["E"],

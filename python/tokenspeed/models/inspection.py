@@ -18,7 +18,7 @@ from transformers.cache_utils import (
 )
 
 from tokenspeed.models.errors import UnsupportedModelError
-from tokenspeed.runtime.recipe import Field, LayerCache
+from tokenspeed.runtime.recipe import Field, Kind, LayerCache
 
 ROPE_BY_LENGTH = ("dynamic", "longrope")
 """Rotary embeddings whose angles depend on the longest sequence of the batch."""
@@ -80,7 +80,7 @@ def _of_layer(at: int, layer: Any) -> list[LayerCache]:
             "v": _field((layer.values.shape[1], layer.values.shape[3]), layer.values),
         }
         window = getattr(layer, "sliding_window", None)
-        kind = "full" if window is None else "sliding"
+        kind: Kind = "full" if window is None else "sliding"
         caches.append(LayerCache(kind, fields, window_tokens=window))
     return caches
 

@@ -60,7 +60,7 @@ class TransformersRunner:
         paged = PagedLayer(arena, layer)
         paged.window = window
         for module in self._of_layer(layer):
-            module.paged = paged  # type: ignore[assignment]
+            module.paged = paged
         self._attention.append(paged)
 
     def _bind_state(self, arena: Arena, layer: int, names: list[str]) -> None:
