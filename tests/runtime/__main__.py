@@ -1,7 +1,8 @@
 """Plays worlds by seed on the simulated device: `python -m tests.runtime --seeds 0:10000 --jobs 2`.
 
 `--kind any` draws all that a world may have, `pressed` such as retract and reload much, and `split`
-those of `any` on a prefill and a decode engine. A seed that goes wrong is printed with its world; `--seed N` plays one and raises where it fails.
+those of `any` on a prefill and a decode engine. A seed that goes wrong is printed with its world;
+`--seed N` plays one and raises where it fails.
 """
 
 from __future__ import annotations
