@@ -36,14 +36,13 @@ def play_seeds(seeds: range, kind: str) -> tuple[Counter[str], list[str]]:
 
 def _play(seed: int, kind: str) -> dict[str, int]:
     if kind == "split":
-        world = draw(seed)
-        world.raises = {}
-        split = play_split(world)
+        split = play_split(draw(seed))
         return {
             "tokens": sum(map(len, split.outputs.values())),
             "rounds": split.steps,
             "retractions": split.retractions,
             "prompts handed over": split.landed,
+            "failed": sum(reason == "error" for reason in split.reasons.values()),
         }
     game = play(draw(seed, pressed=kind == "pressed"))
     return {
