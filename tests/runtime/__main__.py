@@ -1,7 +1,8 @@
 """Plays worlds by seed on the simulated device: `python -m tests.runtime --seeds 0:10000 --jobs 2`.
 
 `--kind any` draws all that a world may have, `pressed` such as retract and reload much, and `split`
-those of `any` on a prefill and a decode engine. A seed that goes wrong is printed with its world; `--seed N` plays one and raises where it fails.
+those of `any` on a prefill and a decode engine. A seed that goes wrong is printed with its world;
+`--seed N` plays one and raises where it fails.
 """
 
 from __future__ import annotations
@@ -35,14 +36,13 @@ def play_seeds(seeds: range, kind: str) -> tuple[Counter[str], list[str]]:
 
 def _play(seed: int, kind: str) -> dict[str, int]:
     if kind == "split":
-        world = draw(seed)
-        world.raises = {}
-        split = play_split(world)
+        split = play_split(draw(seed))
         return {
             "tokens": sum(map(len, split.outputs.values())),
             "rounds": split.steps,
             "retractions": split.retractions,
             "prompts handed over": split.landed,
+            "failed": sum(reason == "error" for reason in split.reasons.values()),
         }
     game = play(draw(seed, pressed=kind == "pressed"))
     return {

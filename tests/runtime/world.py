@@ -12,7 +12,7 @@ from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.runtime.recipe import Kind
 from tokenspeed.runtime.request import Output, Request
-from tokenspeed.runtime.simulated import PACES, Pace, SimulatedDevice
+from tokenspeed.runtime.simulated import PACES, Pace
 from tokenspeed.scheduler import SchedulerConfig
 
 from .checksums import Checksums, WatchedDevice, WatchedScheduler
@@ -159,7 +159,7 @@ def play(
     world: World,
     *,
     executor_type: type[RoundExecutor] = RoundExecutor,
-    device_type: Callable[..., SimulatedDevice] = WatchedDevice,
+    device_type: Callable[..., Any] = WatchedDevice,
     inline: bool = True,
 ) -> Game:
     """Plays a world to its end. Raises `Wrong` for a wrong token or byte, or a request that does
