@@ -9,9 +9,9 @@ import glassllm
 import numpy as np
 import pytest
 import torch
-from tokenspeed.models import CheckpointError, TransformersRunner, UnsupportedModelError, load
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from tokenspeed.models import CheckpointError, TransformersRunner, UnsupportedModelError, load
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from .tiny import VOCABULARY, plain

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +92,12 @@ def test_python_imports_go_downwards() -> None:
                 f"{path.relative_to(ROOT)} imports tokenspeed.{other}"
             )
     assert ("simulate", "scheduler") in seen
+
+
+def test_torch_is_imported_only_where_a_model_is_asked_for() -> None:
+    heavy = "import sys, tokenspeed.cli, tokenspeed.engine; sys.exit('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", heavy], check=False)
+    assert ran.returncode == 0
 
 
 def uses(path: Path) -> Iterator[str]:

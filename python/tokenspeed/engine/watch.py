@@ -63,7 +63,8 @@ class WatchedLoop(EngineLoop):
         return RoundView(
             prefills=tuple(ids[:extends]),
             decodes=tuple(ids[extends:]),
-            retracted=tuple(name for name, live in self._live.items() if live.handle in lost),
+            # A copy: clients submit from other threads.
+            retracted=tuple(name for name, live in [*self._live.items()] if live.handle in lost),
             partial=partial,
             tokens=tokens,
             hit_tokens=hits,
