@@ -44,14 +44,23 @@ def build_handle(
     width = config.decode_input_tokens
     # A verify step demands its whole width, however few tokens it lands; a state group one more.
     slots = {name: -(-width * (tokens_max + 4) // g) + 2 for name, g in block_tokens.items()}
-    rows = DeviceRows(
-        device.xp,
-        num_rows=config.max_batch_size + 1,
-        width=width,
-        columns=slots,
-        drafter=drafter,
-        tokens_max=tokens_max,
-    )
+    made: list[DeviceRows] = []
+
+    def make() -> None:
+        rows = DeviceRows(
+            device.xp,
+            num_rows=config.max_batch_size + 1,
+            width=width,
+            columns=slots,
+            drafter=drafter,
+            tokens_max=tokens_max,
+        )
+        made.append(rows)
+
+    # On the stream that will use them: what zeroes them has to be ordered before.
+    device.run(device.stream(f"{name}forward"), make)
+    device.synchronize()
+    (rows,) = made
     transfer = TierTransfer(device, on_device, on_host)
     executor = executor_type(
         device, runner, sampler, drafter, transfer, rows, block_tokens, peer, name

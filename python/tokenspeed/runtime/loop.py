@@ -86,7 +86,7 @@ class EngineLoop:
         self._batches = Batches(
             width=self._width,
             page_tokens=config.prefix_granularity if keeps_state else None,
-            with_histories=drafter is not None,
+            with_histories=drafter is not None and self._width > 1,
         )
         self._recipe = recipe
         self._role = config.role
