@@ -75,6 +75,7 @@ def main(seeds: str, jobs: int, kind: str, seed: int | None) -> None:
     began = time.perf_counter()
     totals: Counter[str] = Counter()
     wrong: list[str] = []
+    done = 0
     columns = (TextColumn("worlds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with ProcessPoolExecutor(jobs) as pool, Progress(*columns, console=console) as progress:
         task = progress.add_task("worlds", total=end - first)
@@ -87,6 +88,9 @@ def main(seeds: str, jobs: int, kind: str, seed: int | None) -> None:
                 progress.console.print(line, style="red")
             wrong += failures
             progress.advance(task, len(pending[future]))
+            done += len(pending[future])
+            if not console.is_terminal and done % 500 == 0:
+                print(f"{done} worlds, {len(wrong)} wrong", flush=True)
     print(f"{end - first} worlds in {time.perf_counter() - began:.0f} s, {len(wrong)} wrong")
     print(", ".join(f"{count:,} {name}" for name, count in totals.items()))
     sys.exit(bool(wrong))

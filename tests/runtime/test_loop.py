@@ -13,13 +13,19 @@ import pytest
 from tokenspeed import runtime
 from tokenspeed.runtime.cpu import CpuDevice
 from tokenspeed.runtime.drafter import PromptLookup
-from tokenspeed.runtime.errors import EngineClosed, ErrorCode, ForwardFault, SyncForbidden
+from tokenspeed.runtime.errors import (
+    DeviceFault,
+    EngineClosed,
+    ErrorCode,
+    ForwardFault,
+    SyncForbidden,
+)
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.runtime.request import Output, Request
 from tokenspeed.runtime.runner import ForwardInput, ForwardOutput
 from tokenspeed.runtime.simulated import SimulatedDevice
-from tokenspeed.scheduler import RequestError
+from tokenspeed.scheduler import RequestError, UnsupportedError
 
 from .engine import Engine
 from .toy import Toy, ToyLayer, alone
@@ -196,6 +202,48 @@ def test_what_crosses_to_the_forward_thread_is_frozen() -> None:
         batches[0].width = 2
     lengths = [batch.query_start.tolist() for batch in batches]
     assert lengths == [[0, len(PROMPT)], *[[0, 1]] * 5]  # not what the scheduler has come to since
+
+
+def test_a_device_that_breaks_reaches_the_caller_and_the_engine_closes() -> None:
+    class Breaks(RoundExecutor):
+        def carry_out(self, round_: Any) -> Any:
+            if round_.number == 2:
+                raise DeviceFault("unplugged")
+            return super().carry_out(round_)
+
+    for inline in (True, False):
+        toy = Toy([ToyLayer("full")], 2)
+        config = toy.recipe().scheduler_config(
+            num_device_pages=40, max_scheduled_tokens=64, max_batch_size=8
+        )
+        loop = EngineLoop(config, toy, CpuDevice(), inline=inline, executor_type=Breaks)
+        loop.submit(Request("a", PROMPT, 9))
+        with pytest.raises(DeviceFault, match="unplugged"):
+            drain(loop)
+        assert [end.request_id for end in loop.close()] == ["a"]
+
+
+def test_an_external_store_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="enable_l3_storage"):
+        plain(Toy([ToyLayer("full")], 2), enable_l3_storage=True, num_host_pages=40)
+
+
+def test_a_request_as_long_as_the_pool_can_hold() -> None:
+    """At each width, with nothing accepted but what is sampled: the tables have room."""
+    layers = [ToyLayer("full"), ToyLayer("state"), ToyLayer("sliding", 3)]
+    for width in (1, 3):
+        toy = Toy(layers, 2)
+        loop = plain(toy, num_device_pages=24, decode_input_tokens=width, max_batch_size=1)
+        new_tokens = loop.context_tokens - len(PROMPT) - width
+        for declared in (None, 0):
+            loop.submit(Request("a", PROMPT, new_tokens, declared_new_tokens=declared))
+            outputs = drain(loop)
+            said = [token for output in outputs for token in output.tokens]
+            if outputs[-1].finish_reason == "length":
+                assert said == alone(toy, PROMPT, new_tokens).generated
+            else:  # without a budget it may outgrow the pool, and is told
+                assert declared == 0 and outputs[-1].error is not None
+        loop.close()
 
 
 def test_drafts_are_taken_where_they_are_right() -> None:

@@ -80,7 +80,7 @@ def draw(seed: int, *, pressed: bool = False) -> World:
     requests = _requests(r, pressed)
     largest = max(len(q.tokens) + q.max_new_tokens for q in requests.values())
     spare = (0, 1, 2) if pressed else (0, 0, 1, 2, 4, 12)
-    pages = _least_pages(toy, largest + 1, settings) + r.choice(spare)
+    pages = _least_pages(toy, largest + width, settings) + r.choice(spare)
     host_pages = r.choice((4 * pages,) if pressed else (0, 3, pages, 4 * pages, 4 * pages))
     config = toy.recipe().scheduler_config(
         num_device_pages=pages, num_host_pages=host_pages, **settings

@@ -50,6 +50,7 @@ class Batches:
                 int(rows[at]): self._requests[at].all_tokens()
                 for at in np.flatnonzero(completes).tolist()
             }
+        query_start.flags.writeable = completes.flags.writeable = False
         return RoundBatch(
             request_ids=self._request_ids,
             handles=batch.handles,

@@ -37,6 +37,7 @@ from tokenspeed.scheduler import (
     RequestSpec,
     Scheduler,
     SchedulerConfig,
+    UnsupportedError,
 )
 
 _CONTEXT_TOKENS_MAX = 131_072
@@ -70,8 +71,11 @@ class EngineLoop:
         `on_acknowledged` is called with each copy that is over, before the scheduler is told;
         `executor_type` carries rounds out.
 
-        Raises `ConfigError`, and `DeviceFault` where the arenas find no room.
+        Raises `ConfigError`, `UnsupportedError` for a configuration with an external store, and
+        `DeviceFault` where the arenas find no room.
         """
+        if config.enable_l3_storage:
+            raise UnsupportedError("enable_l3_storage: the runtime reaches no external store")
         self.scheduler = Scheduler(config)
         self.scheduler.use_persistent_tables()
         self._depth = config.overlap_schedule_depth
@@ -82,7 +86,7 @@ class EngineLoop:
         self._batches = Batches(
             width=self._width,
             page_tokens=config.prefix_granularity if keeps_state else None,
-            with_histories=drafter is not None,
+            with_histories=drafter is not None and self._width > 1,
         )
         self._recipe = recipe
         self._role = config.role
@@ -126,15 +130,15 @@ class EngineLoop:
         """Takes a request. Raises `RequestError` for one that cannot be taken, `EngineClosed`."""
         if self._closed:
             raise EngineClosed("the engine is closed")
-        tokens = len(request.tokens) + request.max_new_tokens
+        declared = request.declared_new_tokens
+        budget = request.max_new_tokens if declared is None else declared
+        tokens = len(request.tokens) + max(request.max_new_tokens, budget)
         if request.max_new_tokens < 1 or tokens > self.context_tokens:
             raise RequestError(
                 f"request {request.request_id!r} needs 1 and more new tokens, and its prompt and "
                 f"output are {tokens} of at most {self.context_tokens} tokens",
                 "request_too_large",
             )
-        declared = request.declared_new_tokens
-        budget = request.max_new_tokens if declared is None else declared
         known = self._live.get(request.request_id)
         self._live.setdefault(request.request_id, Live(request))
         try:
