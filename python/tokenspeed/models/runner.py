@@ -105,6 +105,9 @@ class TransformersRunner:
         finally:
             for paged in self._attention:
                 paged.batch = None
+            if tensors.input.width == 1:  # else `accepted` comes
+                for state in self._state:
+                    state.batch = None
 
     def accepted(self, batch: ForwardInput, counts: Any) -> None:
         """Settles the state layers on the tokens that verification kept."""
