@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +62,24 @@ def load(source: str | Path, dtype: torch.dtype = torch.float32, device: str = "
 
 
 def _load_gguf(path: Path, dtype: torch.dtype, device: str) -> Loaded:
-    return _from_pretrained(path.parent, dtype, device, gguf_file=path.name)
+    with _parsed_once():
+        return _from_pretrained(path.parent, dtype, device, gguf_file=path.name)
+
+
+@contextmanager
+def _parsed_once() -> Iterator[None]:
+    """transformers reads a GGUF file's metadata anew for configuration, weights and tokenizer, ten
+    seconds each for a large vocabulary: here they share what was read first."""
+    try:
+        gguf: Any = importlib.import_module("gguf")
+    except ModuleNotFoundError:
+        raise CheckpointError("to read a GGUF file: pip install gguf") from None
+    reader = gguf.GGUFReader
+    gguf.GGUFReader = cache(reader)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader = reader
 
 
 def _from_pretrained(path: Path, dtype: torch.dtype, device: str, **options: Any) -> Loaded:
