@@ -246,6 +246,35 @@ def test_a_request_as_long_as_the_pool_can_hold() -> None:
         loop.close()
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+def test_as_many_rounds_are_ahead_as_the_depth_says(depth: int) -> None:
+    order: list[str] = []
+
+    class Notes(RoundExecutor):
+        def carry_out(self, round_: Any) -> Any:
+            order.append(f"launch {round_.number}")
+            return super().carry_out(round_)
+
+    engine = Engine(
+        [Request("a", PROMPT, 3)],
+        num_device_pages=20,
+        overlap_schedule_depth=depth,
+        executor_type=Notes,
+    )
+    land = engine.loop._land
+
+    def noted(submission: Any, *rest: Any) -> Any:
+        order.append(f"land {submission.round.number}")
+        return land(submission, *rest)
+
+    engine.loop._land = noted  # type: ignore[assignment, method-assign]
+    engine.submit()
+    engine.run()
+    inside = "launch 0, land 0, launch 1, land 1, launch 2, land 2"
+    ahead = "launch 0, launch 1, land 0, launch 2, land 1"
+    assert ", ".join(order).startswith((inside, ahead)[depth])
+
+
 def test_drafts_are_taken_where_they_are_right() -> None:
     """A verify width of 4: the same output, in fewer rounds."""
     toy = Toy([ToyLayer("full"), ToyLayer("state")], 2, vocabulary=2)

@@ -116,6 +116,13 @@ def test_24_every_reload_brings_the_bytes_of_its_key() -> None:
     engine.close()
 
 
+class RunsWhenWaitedFor(WatchedDevice):
+    """Nothing moves in the background."""
+
+    def drift(self) -> None:
+        pass
+
+
 def test_25_a_newcomer_waits_for_a_store_to_let_states_go() -> None:
     """They are cached and pinned by a store that lags. Nothing is half allocated, and the newcomer
     is admitted in the very round that is told of the store's end."""
@@ -126,7 +133,7 @@ def test_25_a_newcomer_waits_for_a_store_to_let_states_go() -> None:
         [Request("a", prompts[0], 2), Request("b", prompts[1], 2)],
         layers=layers,
         page_tokens=4,
-        pace="copies last",
+        device=RunsWhenWaitedFor(0, "copies last"),
         num_device_pages=pages,
         num_host_pages=40,
     )

@@ -229,20 +229,11 @@ class EngineLoop:
 
     def _launch(self, plan: ExecutionPlan) -> None:
         batch = None
-        remote: tuple[RemoteBlocks, ...] = ()
-        if self._peer is not None:
-            remote = remote_blocks(
-                remote_of(plan, self._live),
-                {group_id: self.scheduler.block_table(group_id) for group_id in self._group_ids},
-                self._recipe,
-                {name: live.generated[-1] for name, live in self._live.items() if live.generated},
-                lands=self._role == SchedulerConfig.Role.D,
-            )
         if plan.batch is not None:
             batch = self._batches.batch_of(
                 plan.batch, self._live, tokens_ahead=self._width * (len(self._in_flight) + 1)
             )
-        round_ = freeze(self._rounds, plan, self._group_ids, batch, remote)
+        round_ = freeze(self._rounds, plan, self._group_ids, batch, self._remote(plan))
         if round_.is_empty:
             return
         self._rounds += 1
@@ -251,6 +242,15 @@ class EngineLoop:
             self._in_flight.append(submission)
         if submission.owes_copies:
             self._copying.append(submission)
+
+    def _remote(self, plan: ExecutionPlan) -> tuple[RemoteBlocks, ...]:
+        """What this plan hands to the peer, or takes from it."""
+        batch = remote_of(plan, self._live)
+        if batch is None:
+            return ()
+        tables = {group_id: self.scheduler.block_table(group_id) for group_id in self._group_ids}
+        lands = self._role == SchedulerConfig.Role.D
+        return remote_blocks(batch, tables, self._recipe, lands=lands)
 
     def _commit(self, plan: ExecutionPlan | None) -> tuple[Submission, Landed] | None:
         """The one place where the control side waits: for the oldest results once enough rounds
