@@ -6,8 +6,8 @@
 The bare model is transformers' own loop: a batch of 8 with its own cache, one prompt forward and
 then one forward a token, tokens chosen by argmax. The engine gets the same prompts, greedy, in a
 pool that holds them all. Both generate the same tokens (checked). Rounds alternate, so that a busy
-machine slows both. Two ratios are printed, each of the least times: of the clock, and of the processor,
-which counts all threads and which other programs hardly move.
+machine slows both. Two ratios are printed, each of the least times: of the clock, and of the
+processor, which counts all threads and which other programs hardly move.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main() -> int:
     least = {name: np.min(taken, axis=0) for name, taken in times.items()}
     clock, processor = least["engine"] / least["bare"]
     print(
-        f"{given.model}, batch {BATCH}, one thread: engine / bare model = {clock:.3f} by the clock, "
+        f"{given.model}, batch {BATCH}, one thread: engine / bare = {clock:.3f} by the clock, "
         f"{processor:.3f} by the processor "
         f"(a bare forward takes {1000 * least['bare'][0] / given.new_tokens:.1f} ms)"
     )
