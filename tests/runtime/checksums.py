@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tokenspeed.runtime.arena import Arena
+from tokenspeed.runtime.cpu import CpuDevice
 from tokenspeed.runtime.rounds import BlockCopies
 from tokenspeed.runtime.simulated import SimulatedDevice
 from tokenspeed.scheduler import Cache, ExecutionPlan, Scheduler
@@ -39,10 +40,28 @@ class WatchedDevice(SimulatedDevice):
         return self.on_host
 
 
+class WatchedCpu(CpuDevice):
+    """The same of the device `cpu`, whose seed and pace are nobody's."""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+        self.on_device: NDArray[np.uint8] | None = None
+        self.on_host: NDArray[np.uint8] | None = None
+
+    def alloc_device(self, nbytes: int) -> NDArray[np.uint8]:
+        self.on_device = super().alloc_device(nbytes)
+        return self.on_device
+
+    def alloc_host(self, nbytes: int) -> NDArray[np.uint8]:
+        self.on_host = super().alloc_host(nbytes)
+        return self.on_host
+
+
 class Checksums:
     """Looks at every block that a copy has brought, before the scheduler is told."""
 
-    def __init__(self, toy: Toy, stories: dict[str, Story], device: SimulatedDevice) -> None:
+    def __init__(self, toy: Toy, stories: dict[str, Story], device: Any) -> None:
+        """`device`: one that remembers its arenas' buffers."""
         self._toy = toy
         self._stories = stories
         self._device = device

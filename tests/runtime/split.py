@@ -46,10 +46,20 @@ def play_split(
     }
     common: dict[str, Any] = {"inline": True, "executor_type": executor_type}
     prefill = EngineLoop(
-        _config(world, "P"), _toy(world), device, peer=transfer.prefill, name="P ", **common
+        _config(world, "P"),
+        _toy(world, world.seed % 2 == 0),
+        device,
+        peer=transfer.prefill,
+        name="P ",
+        **common,
     )
     decode = EngineLoop(
-        _config(world, "D"), _toy(world), device, peer=transfer.decode, name="D ", **common
+        _config(world, "D"),
+        _toy(world, world.seed % 2 == 1),
+        device,
+        peer=transfer.decode,
+        name="D ",
+        **common,
     )
     counting = _Counting(decode.scheduler)
     decode.scheduler = counting  # type: ignore[assignment]
@@ -97,12 +107,15 @@ def _take(world: World, game: SplitGame, output: Output, generated: list[int]) -
         game.reasons[name] = output.finish_reason
         if output.finish_reason == "length" and game.outputs[name] != generated:
             raise Wrong(f"{world}: {name} ended early")
-        if output.finish_reason == "error" and name not in world.aborts:
+        if output.finish_reason == "error" and name not in world.aborts and not world.raises:
             raise Wrong(f"{world}: {name} failed: {output.error}")
 
 
-def _toy(world: World) -> Toy:
-    return Toy(world.toy.layers, world.config.prefix_granularity, world.toy.vocabulary)
+def _toy(world: World, raises: bool) -> Toy:
+    """One engine's model; the forwards of one of the two fail."""
+    toy = Toy(world.toy.layers, world.config.prefix_granularity, world.toy.vocabulary)
+    toy.raises, toy.raises_early = dict(world.raises) if raises else {}, world.toy.raises_early
+    return toy
 
 
 def _config(world: World, role: Literal["P", "D"]) -> SchedulerConfig:

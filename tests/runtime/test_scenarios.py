@@ -1,14 +1,15 @@
 """The scenarios of `scenarios.md` that concern copies, aborts and late results, on the simulated
-device. 22 (staging buffers) is in `test_staging.py`, 29 and 30 are in `test_local_transfer.py`."""
+device. 22 (staging buffers) is in `test_devices.py`, 29 and 30 are in `test_local_transfer.py`."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from tokenspeed.runtime.local_transfer import LocalTransfer
 from tokenspeed.runtime.request import Request
-from tokenspeed.scheduler import Cache, SchedulerConfig
+from tokenspeed.scheduler import SchedulerConfig
 
 from .checksums import WatchedDevice, WrongBytes
 from .engine import Engine
@@ -34,7 +35,7 @@ def test_21_nothing_is_published_of_a_prompt_that_has_arrived_in_part() -> None:
     prompt = list(range(1, 12))
     device = WatchedDevice(1, "copies last")
     transfer = LocalTransfer(device)
-    common = {"device": device, "num_device_pages": 20}
+    common: dict[str, Any] = {"device": device, "num_device_pages": 20}
     role = SchedulerConfig.Role
     requests = [Request("a", prompt, 6)]
     prefill = Engine(requests, peer=transfer.prefill, name="P ", role=role.P, **common)
@@ -63,11 +64,11 @@ def test_21_nothing_is_published_of_a_prompt_that_has_arrived_in_part() -> None:
 
 @pytest.mark.parametrize("depth", [0, 1])
 def test_23_probes_loads_and_aborts_leave_no_pin(depth: int) -> None:
-    """500 requests at each depth, of a few families, some given up before, during or after their loads."""
+    """500 requests at each depth, some given up before, during or after their loads."""
     r = random.Random(depth)
     families = [[1000 * f + at for at in range(16)] for f in range(6)]
     requests = [
-        Request(f"r{at}", r.choice(families)[: r.randrange(2, 17)] + [at, 7], r.choice((1, 2, 5)))
+        Request(f"r{at}", [*r.choice(families)[: r.randrange(2, 17)], at, 7], r.choice((1, 2, 5)))
         for at in range(500)
     ]
     engine = Engine(
@@ -115,6 +116,13 @@ def test_24_every_reload_brings_the_bytes_of_its_key() -> None:
     engine.close()
 
 
+class RunsWhenWaitedFor(WatchedDevice):
+    """Nothing moves in the background."""
+
+    def drift(self) -> None:
+        pass
+
+
 def test_25_a_newcomer_waits_for_a_store_to_let_states_go() -> None:
     """They are cached and pinned by a store that lags. Nothing is half allocated, and the newcomer
     is admitted in the very round that is told of the store's end."""
@@ -125,7 +133,7 @@ def test_25_a_newcomer_waits_for_a_store_to_let_states_go() -> None:
         [Request("a", prompts[0], 2), Request("b", prompts[1], 2)],
         layers=layers,
         page_tokens=4,
-        pace="copies last",
+        device=RunsWhenWaitedFor(0, "copies last"),
         num_device_pages=pages,
         num_host_pages=40,
     )

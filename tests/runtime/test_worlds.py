@@ -8,6 +8,7 @@ import pytest
 from tokenspeed.runtime.simulated import PACES
 
 from .__main__ import play_seeds
+from .checksums import WatchedCpu
 from .world import draw, play
 
 CHUNK = 25
@@ -36,6 +37,12 @@ def test_a_world_plays_the_same_every_time() -> None:
 def test_with_a_forward_thread_too(first: int) -> None:
     for seed in range(first, first + 5):
         play(draw(seed, pressed=True), inline=False)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_on_the_cpu_device_too(inline: bool) -> None:
+    for seed in range(10):
+        play(draw(seed), device_type=WatchedCpu, inline=inline)
 
 
 def test_worlds_cover_what_they_should() -> None:

@@ -12,7 +12,7 @@ from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.runtime.recipe import Kind
 from tokenspeed.runtime.request import Output, Request
-from tokenspeed.runtime.simulated import PACES, Pace, SimulatedDevice
+from tokenspeed.runtime.simulated import PACES, Pace
 from tokenspeed.scheduler import SchedulerConfig
 
 from .checksums import Checksums, WatchedDevice, WatchedScheduler
@@ -80,7 +80,7 @@ def draw(seed: int, *, pressed: bool = False) -> World:
     requests = _requests(r, pressed)
     largest = max(len(q.tokens) + q.max_new_tokens for q in requests.values())
     spare = (0, 1, 2) if pressed else (0, 0, 1, 2, 4, 12)
-    pages = _least_pages(toy, largest + 1, settings) + r.choice(spare)
+    pages = _least_pages(toy, largest + width, settings) + r.choice(spare)
     host_pages = r.choice((4 * pages,) if pressed else (0, 3, pages, 4 * pages, 4 * pages))
     config = toy.recipe().scheduler_config(
         num_device_pages=pages, num_host_pages=host_pages, **settings
@@ -159,7 +159,7 @@ def play(
     world: World,
     *,
     executor_type: type[RoundExecutor] = RoundExecutor,
-    device_type: Callable[..., SimulatedDevice] = WatchedDevice,
+    device_type: Callable[..., Any] = WatchedDevice,
     inline: bool = True,
 ) -> Game:
     """Plays a world to its end. Raises `Wrong` for a wrong token or byte, or a request that does

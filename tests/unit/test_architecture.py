@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +93,12 @@ def test_python_imports_go_downwards() -> None:
                 f"{path.relative_to(ROOT)} imports tokenspeed.{other}"
             )
     assert ("simulate", "scheduler") in seen
+
+
+def test_torch_is_imported_only_where_a_model_is_asked_for() -> None:
+    heavy = "import sys, tokenspeed.cli, tokenspeed.engine; sys.exit('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", heavy], check=False)
+    assert ran.returncode == 0
 
 
 def uses(path: Path) -> Iterator[str]:
@@ -223,3 +231,20 @@ def test_no_file_is_longer_than_a_sitting() -> None:
     files = [*rust, *PYTHON.rglob("*.py"), *KERNELS.iterdir()]
     long = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in files}
     assert {name: lines for name, lines in long.items() if lines > LINES_MAX} == {}
+
+
+DEVICE_SIDE = {"executor", "transfer", "rows", "packed", "cpu", "simulated", "cuda", "staging"}
+"""Modules of the runtime that put work on a device."""
+
+
+def test_the_control_side_reaches_a_device_by_its_handle_alone() -> None:
+    """`build.py` puts both together; `loop.py` names a type of each to hand it on."""
+    control = {"loop", "batch", "rounds", "request", "remote"}
+    seen = set()
+    for name in sorted(control):
+        tree = ast.parse((PYTHON / "runtime" / f"{name}.py").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = node.module.removeprefix("tokenspeed.runtime.")
+                seen |= {(name, alias.name) for alias in node.names if module in DEVICE_SIDE}
+    assert seen == {("loop", "RoundExecutor")}

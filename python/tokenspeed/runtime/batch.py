@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 import numpy as np
 
@@ -10,56 +11,75 @@ from tokenspeed.runtime.request import Live
 from tokenspeed.runtime.rounds import Int32Array, RoundBatch, ToldRows
 from tokenspeed.scheduler import ExecutionPlan, Forward
 
+_NUM_TOKENS = attrgetter("num_tokens")
 
-def batch_of(
-    batch: Forward.Batch,
-    live: Mapping[str, Live],
-    *,
-    width: int,
-    tokens_ahead: int,
-    page_tokens: int | None,
-    with_histories: bool,
-) -> RoundBatch:
-    """`live`: all requests of the batch, whose handle and state this sets. `tokens_ahead`: the most
-    tokens that a decode may be ahead of what is known of it. `page_tokens`: of the prefix page
-    where a group keeps states, else None."""
-    extends = batch.num_extends()
-    request_ids = tuple(batch.request_ids)
-    requests = [live[request_id] for request_id in request_ids]
-    fed = batch.input_lengths_array
-    prefixes, replays = batch.extend_prefix_lens_array, batch.extend_replay_lens_array
-    prompts = batch.prefill_lengths_array[:extends]
-    ends = prefixes + fed[:extends]
-    completes = ends == prompts
-    for at, (request, handle) in enumerate(zip(requests, batch.handles.tolist())):
-        request.handle = handle
-        request.decodes = at >= extends or bool(completes[at])
-    decoded = [request.num_tokens for request in requests[extends:]]
-    lengths = [*ends.tolist(), *(tokens + tokens_ahead for tokens in decoded)]
-    rows = batch.request_pool_indices_array
-    histories = {}
-    if with_histories:
-        histories = {
-            int(rows[at]): requests[at].all_tokens() for at in np.flatnonzero(completes).tolist()
-        }
-    return RoundBatch(
-        request_ids=request_ids,
-        handles=batch.handles,
-        sampling=tuple(request.request.sampling for request in requests),
-        num_extends=extends,
-        width=width,
-        rows=rows,
-        query_start=np.concatenate([[0], np.cumsum(fed)]).astype(np.int32),
-        prefill_ids=batch.input_ids_array,
-        prefill_lengths=prompts,
-        extend_prefix_lens=prefixes,
-        extend_replay_lens=replays,
-        checkpoints=_checkpoints(prefixes + replays, ends, page_tokens),
-        completes=completes,
-        seq_lens_max=max(lengths),
-        told=_told(batch, decoded, width),
-        histories=histories,
-    )
+
+class Batches:
+    """Makes them, and remembers who was in the last one: decodes mostly go on together."""
+
+    def __init__(self, *, width: int, page_tokens: int | None, with_histories: bool) -> None:
+        """`page_tokens`: of the prefix page where a group keeps states, else None."""
+        self._width = width
+        self._page_tokens = page_tokens
+        self._with_histories = with_histories
+        self._handles = np.zeros(0, dtype=np.uint64)
+        self._request_ids: tuple[str, ...] = ()
+        self._requests: list[Live] = []
+        self._sampling: tuple[object, ...] = ()
+
+    def batch_of(
+        self, batch: Forward.Batch, live: Mapping[str, Live], *, tokens_ahead: int
+    ) -> RoundBatch:
+        """`live`: all requests of the batch, whose handle this sets. `tokens_ahead`: the most
+        tokens that a decode may be ahead of what is known of it."""
+        self._meet(batch, live)
+        extends = batch.num_extends()
+        fed = batch.input_lengths_array
+        prefixes, replays = batch.extend_prefix_lens_array, batch.extend_replay_lens_array
+        prompts = batch.prefill_lengths_array[:extends]
+        ends = prefixes + fed[:extends]
+        completes = ends == prompts
+        decodes = self._requests[extends:]
+        lengths = max(map(_NUM_TOKENS, decodes), default=-tokens_ahead) + tokens_ahead
+        query_start = np.zeros(len(fed) + 1, dtype=np.int32)
+        np.cumsum(fed, out=query_start[1:])
+        rows = batch.request_pool_indices_array
+        histories = {}
+        if self._with_histories:
+            histories = {
+                int(rows[at]): self._requests[at].all_tokens()
+                for at in np.flatnonzero(completes).tolist()
+            }
+        query_start.flags.writeable = completes.flags.writeable = False
+        return RoundBatch(
+            request_ids=self._request_ids,
+            handles=batch.handles,
+            sampling=self._sampling,
+            num_extends=extends,
+            width=self._width,
+            rows=rows,
+            query_start=query_start,
+            prefill_ids=batch.input_ids_array,
+            prefill_lengths=prompts,
+            extend_prefix_lens=prefixes,
+            extend_replay_lens=replays,
+            checkpoints=_checkpoints(prefixes + replays, ends, self._page_tokens),
+            completes=completes,
+            seq_lens_max=max(lengths, *ends.tolist(), 0),
+            told=_told(batch, decodes, self._width),
+            histories=histories,
+        )
+
+    def _meet(self, batch: Forward.Batch, live: Mapping[str, Live]) -> None:
+        """Finds the batch's requests, unless they are those of the last one."""
+        if np.array_equal(batch.handles, self._handles):
+            return
+        self._handles = batch.handles
+        self._request_ids = tuple(batch.request_ids)
+        self._requests = [live[request_id] for request_id in self._request_ids]
+        self._sampling = tuple(request.request.sampling for request in self._requests)
+        for request, handle in zip(self._requests, batch.handles.tolist()):
+            request.handle = handle
 
 
 def _checkpoints(begins: Int32Array, ends: Int32Array, page_tokens: int | None) -> Int32Array:
@@ -79,7 +99,7 @@ def remote_of(plan: ExecutionPlan, live: Mapping[str, Live]) -> Forward.Batch | 
     return batch
 
 
-def _told(batch: Forward.Batch, decoded: list[int], width: int) -> ToldRows | None:
+def _told(batch: Forward.Batch, decodes: list[Live], width: int) -> ToldRows | None:
     """Decodes whose newest token was sampled elsewhere."""
     given = batch.decode_input_ids_array
     at = np.flatnonzero(given >= 0)
@@ -90,7 +110,7 @@ def _told(batch: Forward.Batch, decoded: list[int], width: int) -> ToldRows | No
         to[: len(candidates)] = candidates[: width - 1]
     return ToldRows(
         rows=batch.request_pool_indices_array[batch.num_extends() :][at],
-        lengths=np.array(decoded, dtype=np.int32)[at],
+        lengths=np.array([decodes[i].num_tokens for i in at.tolist()], dtype=np.int32),
         tokens=given[at],
         drafts=drafts,
     )

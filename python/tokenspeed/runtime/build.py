@@ -41,15 +41,26 @@ def build_handle(
         on_host = Arena(layout, config.num_host_pages, device.alloc_host(nbytes))
     runner.bind(on_device, device)
     block_tokens = {group.group_id: group.block_granularity for group in config.cache_groups}
-    spare = 4 * config.decode_input_tokens
-    rows = DeviceRows(
-        device.xp,
-        num_rows=config.max_batch_size + 1,
-        width=config.decode_input_tokens,
-        columns={name: -(-(tokens_max + spare) // g) for name, g in block_tokens.items()},
-        drafter=drafter,
-        tokens_max=tokens_max,
-    )
+    width = config.decode_input_tokens
+    # A verify step demands its whole width, however few tokens it lands; a state group one more.
+    slots = {name: -(-width * (tokens_max + 4) // g) + 2 for name, g in block_tokens.items()}
+    made: list[DeviceRows] = []
+
+    def make() -> None:
+        rows = DeviceRows(
+            device.xp,
+            num_rows=config.max_batch_size + 1,
+            width=width,
+            columns=slots,
+            drafter=drafter,
+            tokens_max=tokens_max,
+        )
+        made.append(rows)
+
+    # On the stream that will use them: what zeroes them has to be ordered before.
+    device.run(device.stream(f"{name}forward"), make)
+    device.synchronize()
+    (rows,) = made
     transfer = TierTransfer(device, on_device, on_host)
     executor = executor_type(
         device, runner, sampler, drafter, transfer, rows, block_tokens, peer, name

@@ -146,7 +146,7 @@ class RoundExecutor:
     def _forward(self, batch: RoundBatch, ready: dict[int, Event], launched: Launched) -> None:
         """Step 5: one model forward, its sampling, and the results on their way to the host."""
         parts = _arrays_of(batch).upload(self._device, self._main)
-        out = self._device.xp.zeros((batch.num_requests, 1 + batch.width), dtype=np.int32)
+        out = parts["out"]
 
         def forward() -> None:
             try:
@@ -156,7 +156,7 @@ class RoundExecutor:
 
         self._device.run(self._main, forward)
         launched.results = self._device.download(self._main, out)
-        launched.keep += [parts, out]
+        launched.keep.append(parts)
 
     def _compute(
         self, batch: RoundBatch, parts: dict[str, Any], ready: dict[int, Event], out: Any
@@ -239,6 +239,8 @@ def _arrays_of(batch: RoundBatch) -> Packed:
     """What a forward reads of its batch, on the device."""
     packed = Packed()
     lengths = np.diff(batch.query_start)[: batch.num_extends]
+    # Zeros to write results into: so they are the stream's own, like all that an upload brings.
+    packed.add("out", np.zeros((batch.num_requests, 1 + batch.width), dtype=np.int32))
     packed.add("rows", batch.rows)
     packed.add("prefill_ids", batch.prefill_ids)
     packed.add("prefill_positions", _ranges(batch.extend_prefix_lens, lengths))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenspeed.runtime.batch import batch_of, remote_of
+from tokenspeed.runtime.batch import Batches, remote_of
 from tokenspeed.runtime.build import build_handle
 from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import Drafter
@@ -37,6 +37,7 @@ from tokenspeed.scheduler import (
     RequestSpec,
     Scheduler,
     SchedulerConfig,
+    UnsupportedError,
 )
 
 _CONTEXT_TOKENS_MAX = 131_072
@@ -70,17 +71,23 @@ class EngineLoop:
         `on_acknowledged` is called with each copy that is over, before the scheduler is told;
         `executor_type` carries rounds out.
 
-        Raises `ConfigError`, and `DeviceFault` where the arenas find no room.
+        Raises `ConfigError`, `UnsupportedError` for a configuration with an external store, and
+        `DeviceFault` where the arenas find no room.
         """
+        if config.enable_l3_storage:
+            raise UnsupportedError("enable_l3_storage: the runtime reaches no external store")
         self.scheduler = Scheduler(config)
         self.scheduler.use_persistent_tables()
         self._depth = config.overlap_schedule_depth
         self._width = config.decode_input_tokens
-        self._page_tokens = config.prefix_granularity
-        self._drafts = drafter is not None
         self._group_ids = [group.group_id for group in config.cache_groups]
         recipe = runner.recipe()
-        self._keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
+        keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
+        self._batches = Batches(
+            width=self._width,
+            page_tokens=config.prefix_granularity if keeps_state else None,
+            with_histories=drafter is not None and self._width > 1,
+        )
         self._recipe = recipe
         self._role = config.role
         self._peer = peer
@@ -123,15 +130,15 @@ class EngineLoop:
         """Takes a request. Raises `RequestError` for one that cannot be taken, `EngineClosed`."""
         if self._closed:
             raise EngineClosed("the engine is closed")
-        tokens = len(request.tokens) + request.max_new_tokens
+        declared = request.declared_new_tokens
+        budget = request.max_new_tokens if declared is None else declared
+        tokens = len(request.tokens) + max(request.max_new_tokens, budget)
         if request.max_new_tokens < 1 or tokens > self.context_tokens:
             raise RequestError(
                 f"request {request.request_id!r} needs 1 and more new tokens, and its prompt and "
                 f"output are {tokens} of at most {self.context_tokens} tokens",
                 "request_too_large",
             )
-        declared = request.declared_new_tokens
-        budget = request.max_new_tokens if declared is None else declared
         known = self._live.get(request.request_id)
         self._live.setdefault(request.request_id, Live(request))
         try:
@@ -222,25 +229,11 @@ class EngineLoop:
 
     def _launch(self, plan: ExecutionPlan) -> None:
         batch = None
-        remote: tuple[RemoteBlocks, ...] = ()
-        if self._peer is not None:
-            remote = remote_blocks(
-                remote_of(plan, self._live),
-                {group_id: self.scheduler.block_table(group_id) for group_id in self._group_ids},
-                self._recipe,
-                {name: live.generated[-1] for name, live in self._live.items() if live.generated},
-                lands=self._role == SchedulerConfig.Role.D,
-            )
         if plan.batch is not None:
-            batch = batch_of(
-                plan.batch,
-                self._live,
-                width=self._width,
-                tokens_ahead=self._width * (len(self._in_flight) + 1),
-                page_tokens=self._page_tokens if self._keeps_state else None,
-                with_histories=self._drafts,
+            batch = self._batches.batch_of(
+                plan.batch, self._live, tokens_ahead=self._width * (len(self._in_flight) + 1)
             )
-        round_ = freeze(self._rounds, plan, self._group_ids, batch, remote)
+        round_ = freeze(self._rounds, plan, self._group_ids, batch, self._remote(plan))
         if round_.is_empty:
             return
         self._rounds += 1
@@ -249,6 +242,15 @@ class EngineLoop:
             self._in_flight.append(submission)
         if submission.owes_copies:
             self._copying.append(submission)
+
+    def _remote(self, plan: ExecutionPlan) -> tuple[RemoteBlocks, ...]:
+        """What this plan hands to the peer, or takes from it."""
+        batch = remote_of(plan, self._live)
+        if batch is None:
+            return ()
+        tables = {group_id: self.scheduler.block_table(group_id) for group_id in self._group_ids}
+        lands = self._role == SchedulerConfig.Role.D
+        return remote_blocks(batch, tables, self._recipe, lands=lands)
 
     def _commit(self, plan: ExecutionPlan | None) -> tuple[Submission, Landed] | None:
         """The one place where the control side waits: for the oldest results once enough rounds
@@ -328,7 +330,7 @@ class EngineLoop:
                 outputs.append(self._end(request_id, "error", ForwardFault(f"lost to {failure!r}")))
                 events.append(ForwardEvent.Abort(request_id))
             else:
-                live.handle, live.decodes = None, False
+                live.handle = None
                 events.append(ForwardEvent.Retract(request_id))
         self._clears = True
         return events
@@ -353,9 +355,7 @@ class EngineLoop:
                 assert heard.token is not None, "a prompt has landed without its sample"
                 yield PD.RemotePrefillDoneEvent(request_id, heard.token)
                 if live is not None:
-                    live.generated.append(heard.token)
-                    live.decodes = True
-                    reason = live.ends_with(heard.token)
+                    reason = live.add(heard.token)
                     if reason is None:
                         outputs.append(Output(request_id, (heard.token,)))
                     else:

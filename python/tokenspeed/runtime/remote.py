@@ -79,17 +79,14 @@ class RemotePeer(Protocol):
 
 
 def remote_blocks(
-    batch: Forward.Batch | None,
+    batch: Forward.Batch,
     tables: Mapping[str, NDArray[np.int32]],
     recipe: Recipe,
-    tokens: Mapping[str, int],
     *,
     lands: bool,
 ) -> tuple[RemoteBlocks, ...]:
     """The requests of `plan.remote_prefill` (`lands`) or `plan.remote_decode`, by the persistent
-    block tables as of this plan. `tokens`: each request's newest."""
-    if batch is None:
-        return ()
+    block tables as of this plan."""
     found = []
     for at, request_id in enumerate(batch.request_ids):
         prompt = int(batch.prefill_lengths_array[at])
@@ -100,7 +97,7 @@ def remote_blocks(
             first, end = _slots(recipe, group_id, prompt, hit)
             slots[group_id] = np.arange(first, end)
             blocks[group_id] = row[first:end].copy()
-        token = None if lands else tokens[request_id]
+        token = None if lands else int(batch.decode_input_ids_array[at])
         found.append(RemoteBlocks(request_id, prompt, slots, blocks, token))
     return tuple(found)
 

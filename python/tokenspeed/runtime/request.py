@@ -51,16 +51,16 @@ class Live:
     generated: list[int] = field(default_factory=list)
     handle: int | None = None
     """Of the admission that it last ran under; None before the first."""
-    decodes: bool = False
-    """Whether its prompt is complete, as of the last plan."""
+    num_tokens: int = 0
+    """Known so far, prompt and output."""
 
-    @property
-    def num_tokens(self) -> int:
-        """Known so far, prompt and output."""
-        return len(self.request.tokens) + len(self.generated)
+    def __post_init__(self) -> None:
+        self.num_tokens = len(self.request.tokens)
 
-    def ends_with(self, token: int) -> FinishReason | None:
-        """Why a request ends with its newest token, if it does."""
+    def add(self, token: int) -> FinishReason | None:
+        """Takes one token: why the request ends with it, if it does."""
+        self.generated.append(token)
+        self.num_tokens += 1
         if token in self.request.stop_token_ids:
             return "stop"
         return "length" if len(self.generated) >= self.request.max_new_tokens else None
@@ -77,8 +77,7 @@ class Live:
         reason: FinishReason | None = None
         for token in tokens:
             taken.append(token)
-            self.generated.append(token)
-            reason = self.ends_with(token)
+            reason = self.add(token)
             if reason is not None:
                 break
         return taken, reason

@@ -31,7 +31,7 @@ class DeviceRows:
         request."""
         self._xp = xp
         self._width = width
-        self._drafter = drafter
+        self._drafter = drafter if width > 1 else None
         self.tables = {
             group_id: xp.zeros((num_rows, count), dtype=np.int32)
             for group_id, count in columns.items()
@@ -43,7 +43,7 @@ class DeviceRows:
         """Tokens of each request, the newest included."""
         self.drafts = xp.zeros((num_rows, width - 1), dtype=np.int32)
         """What is guessed to follow the newest."""
-        history = tokens_max + 4 * width if drafter is not None else 0
+        history = tokens_max + 4 * width if self._drafter is not None else 0
         self._history = xp.zeros((num_rows, history), dtype=np.int32)
 
     def change_cells(self, group_id: str, cells: Any) -> None:
@@ -63,8 +63,11 @@ class DeviceRows:
     def decode_input(self, rows: Any) -> tuple[Any, Any, Any]:
         """Input ids and positions [D, width] of these rows' next step, and context lengths [D]."""
         xp = self._xp
-        ids = xp.concatenate([self.newest[rows][:, None], self.drafts[rows]], axis=1)
+        ids = self.newest[rows][:, None]
         first = self.lengths[rows] - 1
+        if self._width == 1:
+            return ids, first[:, None], first + np.int32(1)
+        ids = xp.concatenate([ids, self.drafts[rows]], axis=1)
         positions = first[:, None] + xp.arange(self._width, dtype=np.int32)
         return ids, positions, first + np.int32(self._width)
 
@@ -77,8 +80,13 @@ class DeviceRows:
 
     def verify(self, rows: Any, ids: Any, tokens: Any) -> Any:
         """Decodes had `ids` [D, width] as input and sampled `tokens` [D, width] behind each: takes
-        those up to the first that a draft did not foresee. Gives how many, int32 [D]."""
+        those up to the first that a draft did not foresee. Gives how many, int32 [D], or 1 of
+        all of them."""
         xp = self._xp
+        if self._width == 1:
+            self.newest[rows] = tokens[:, 0]
+            self.lengths[rows] += np.int32(1)
+            return np.int32(1)
         foreseen = (tokens[:, :-1] == ids[:, 1:]).astype(np.int32)
         counts = 1 + xp.cumprod(foreseen, axis=1).sum(axis=1).astype(np.int32)
         before = self.lengths[rows]
@@ -92,7 +100,7 @@ class DeviceRows:
 
     def draft(self, rows: Any) -> None:
         """Guesses what follows in these rows."""
-        if self._drafter is not None and self._width > 1 and len(rows):
+        if self._drafter is not None and len(rows):
             self.drafts[rows] = self._drafter.draft(
                 self._xp, self._history[rows], self.lengths[rows], self._width - 1
             )

@@ -1,0 +1,190 @@
+"""`tokenspeed.LLM`: generate text with a model, in whatever memory there is."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from tokenspeed.engine.engine import Engine
+from tokenspeed.engine.outputs import Completion, Delta
+from tokenspeed.engine.prompts import PretrainedTokenizer, Prompt, encode
+from tokenspeed.engine.sampling import SamplingParams
+from tokenspeed.engine.settings import EngineSettings
+from tokenspeed.engine.watch import OnRound
+from tokenspeed.models import Loaded, TransformersRunner, load
+from tokenspeed.runtime.device import Device
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+
+class Generation:
+    """One request under way: iterate over it for its deltas, or ask for its `result`."""
+
+    def __init__(self, engine: Engine, tokens: list[int], params: SamplingParams) -> None:
+        self.prompt_token_ids = tuple(tokens)
+        self._engine = engine
+        self._deltas: queue.SimpleQueue[Delta | Exception] = queue.SimpleQueue()
+        self._taken: list[Delta] = []
+        self.request_id = engine.submit(tokens, params, self._deltas.put)
+
+    def __iter__(self) -> Iterator[Delta]:
+        """Deltas not taken yet, as they come. Raises what the request failed with."""
+        while not (self._taken and self._taken[-1].finish_reason):
+            delta = self._deltas.get()
+            if isinstance(delta, Exception):
+                raise delta
+            self._taken.append(delta)
+            yield delta
+
+    def result(self) -> Completion:
+        """Waits for the end. Raises what the request failed with."""
+        for _ in self:
+            pass
+        reason = self._taken[-1].finish_reason
+        assert reason is not None
+        return Completion(
+            self.prompt_token_ids,
+            "".join(delta.text for delta in self._taken),
+            tuple(token for delta in self._taken for token in delta.token_ids),
+            reason,
+        )
+
+    def cancel(self) -> None:
+        """Ends the request; its last delta has the reason `abort`. Too late is no error."""
+        self._engine.abort(self.request_id)
+
+
+def start_engine(
+    model: str | Path | Loaded,
+    *,
+    dtype: str | torch.dtype = "float32",
+    device: str = "cpu",
+    on_round: OnRound | None = None,
+    **settings: Any,
+) -> Engine:
+    """Loads a model and starts an engine with it; `settings` are those of `EngineSettings`.
+
+    Raises `ValueError` for a wrong setting, `CheckpointError`, `UnsupportedModelError`, and
+    `DeviceFault` where there is no such device or no room on it.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise ValueError(f"dtype = {dtype!r}: dtype is one of {', '.join(DTYPES)}")
+    try:
+        cut = EngineSettings(**settings)
+    except TypeError as error:
+        raise ValueError(f"setting: {error}") from None
+    place = _open_device(device)
+    loaded = model if isinstance(model, Loaded) else load(model, getattr(torch, name), device)
+    runner = TransformersRunner(loaded.model, cut.page_tokens)
+    config = loaded.model.config.get_text_config(decoder=True)
+    tokenizer = loaded.tokenizer
+    if hasattr(tokenizer, "apply_chat_template"):
+        tokenizer = PretrainedTokenizer(tokenizer)
+    return Engine(
+        runner,
+        place,
+        tokenizer,
+        cut,
+        eos_token_ids=loaded.eos_token_ids,
+        context_tokens=getattr(config, "max_position_embeddings", None) or 131_072,
+        on_round=on_round,
+    )
+
+
+def _open_device(name: str) -> Device:
+    if name == "cpu":
+        from tokenspeed.runtime.cpu import CpuDevice
+
+        return CpuDevice()
+    if name == "cuda":
+        cuda: Any = import_module("tokenspeed.runtime.cuda")
+        opened: Device = cuda.CudaDevice()
+        return opened
+    raise ValueError(f"device = {name!r}: device is 'cpu' or 'cuda'")
+
+
+class LLM:
+    """A model and an engine for it.
+
+        with LLM("smollm2", num_device_pages=64) as llm:
+            for completion in llm.generate(["The sea", "A poem:"]):
+                print(completion.text)
+
+    `model` is a folder with a checkpoint, a `.gguf` file, a model that a package carries
+    (`models.load`), or one loaded already, which then belongs to the engine. The settings are
+    those of `EngineSettings`: sizes of the pool, the batch and the host tier. What a request
+    generates does not depend on them.
+    """
+
+    def __init__(self, model: str | Path | Loaded, **settings: Any) -> None:
+        """`settings`: as for `start_engine`, with its errors."""
+        self.engine = start_engine(model, **settings)
+
+    def submit(self, prompt: Prompt, params: SamplingParams | None = None) -> Generation:
+        """Starts a request. Raises `ValueError` for a bad prompt, `RequestError` for one that the
+        pool could never hold."""
+        tokens = encode(self.engine.tokenizer, prompt)
+        return Generation(self.engine, tokens, params or SamplingParams())
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[Completion]:
+        """The completions of prompts, in their order; all run side by side as the pool allows.
+
+        `params`: for all, or one for each. Raises as `submit` and `Generation.result` do; the
+        requests that are left are then cancelled.
+        """
+        each = [prompts] if _is_one(prompts) else list(prompts)
+        given = (
+            [params] * len(each) if params is None or isinstance(params, SamplingParams) else params
+        )
+        if len(given) != len(each):
+            raise ValueError(f"params: {len(given)} of them for {len(each)} prompts")
+        started: list[Generation] = []
+        try:
+            for prompt, one in zip(each, given):
+                started.append(self.submit(prompt, one))  # type: ignore[arg-type]
+            return [generation.result() for generation in started]
+        except BaseException:
+            for generation in started:
+                generation.cancel()
+            raise
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[str]:
+        """The text of one completion, piece by piece as it comes. Closing the iterator cancels."""
+        generation = self.submit(prompt, params)
+        try:
+            for delta in generation:
+                if delta.text:
+                    yield delta.text
+        finally:
+            generation.cancel()
+
+    def close(self) -> None:
+        """Cancels what runs and frees the pool. Idempotent."""
+        self.engine.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _is_one(prompts: Any) -> bool:
+    """Whether it is one prompt: text, token ids, or a conversation."""
+    return isinstance(prompts, str) or not isinstance(prompts[0], (str, list, tuple))

@@ -1,0 +1,53 @@
+"""From what a client gives as a prompt to token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tokenspeed.engine.text import Tokenizer
+
+Prompt: TypeAlias = str | Sequence[int] | Sequence[Mapping[str, str]]
+"""Text, token ids, or a conversation: messages with `role` and `content`."""
+
+
+class PretrainedTokenizer:
+    """A tokenizer of transformers behind the calls that the engine makes."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids, with what the model wants at the beginning."""
+        return list(self.inner.encode(text))
+
+    def decode(self, tokens: list[int]) -> str:
+        """The text of `tokens`, special ones left out."""
+        return str(
+            self.inner.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        )
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """A conversation in the model's own template, up to where its answer begins."""
+        return list(
+            self.inner.apply_chat_template(
+                list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+            )
+        )
+
+
+def encode(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
+    """Token ids of a prompt. Raises `ValueError` for an empty one, and for a conversation with a
+    model that has no template for them."""
+    if isinstance(prompt, str):
+        tokens = tokenizer.encode(prompt)
+    elif prompt and isinstance(prompt[0], Mapping):
+        encode_chat = getattr(tokenizer, "encode_chat", None)
+        if encode_chat is None:
+            raise ValueError("prompt: this model has no template for conversations; give text")
+        tokens = encode_chat(prompt)
+    else:
+        tokens = [int(token) for token in prompt if not isinstance(token, Mapping)]
+    if not tokens:
+        raise ValueError("prompt: it is empty; give at least one token")
+    return tokens
