@@ -14,9 +14,17 @@ from .world import Group, Request, World
 
 #: What a world is about: anything, bounded replay (scheduler.md §1.3), or an L3 store.
 FAMILIES = ("plain", "replay", "storage")
-#: Role and family of the worlds that our side plans for; it refuses the rest
-#: (``UnsupportedError``).
-PLAYED = (("Fused", "plain"),)
+#: Role and family of the worlds that both sides play, and how many of them. Those with an L3 store
+#: our side plays alone: what a fetch gives up for room is the reference's own, and it raises where
+#: that is what the same prompt hits.
+PLAYED = {
+    ("Fused", "plain"): 2000,
+    ("P", "plain"): 2000,
+    ("D", "plain"): 2000,
+    ("Fused", "replay"): 500,
+    ("P", "replay"): 500,
+    ("D", "replay"): 500,
+}
 
 #: Kinds of group side by side, with weights.
 LAYOUTS: tuple[tuple[tuple[str, ...], int], ...] = (

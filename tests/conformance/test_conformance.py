@@ -22,7 +22,6 @@ pytest.importorskip("tokenspeed_scheduler", reason="the reference has no wheel h
 
 OURS = "tokenspeed.scheduler"
 THEIRS = "tokenspeed_scheduler"
-WORLDS = 2000
 CHUNK = 100
 
 
@@ -32,8 +31,10 @@ def pool() -> Iterator[Pool]:
         yield pool
 
 
-@pytest.mark.parametrize("first", range(0, WORLDS, CHUNK), ids=lambda s: f"seeds {s}+{CHUNK}")
-@pytest.mark.parametrize(("role", "family"), PLAYED)
+@pytest.mark.parametrize(
+    ("role", "family", "first"),
+    [(*kind, first) for kind, worlds in PLAYED.items() for first in range(0, worlds, CHUNK)],
+)
 def test_worlds_agree(pool: Pool, role: str, family: str, first: int) -> None:
     worlds = [world_from_seed(seed, role, family) for seed in range(first, first + CHUNK)]
     open_differences = OPEN_DIFFERENCES.get((role, family), {})
@@ -54,6 +55,12 @@ def test_nobody_waits_where_the_reference_stands_still() -> None:
     with Pool(partial(Side, OURS), None, jobs=1) as alone:
         worlds = [w for w in STANDSTILLS.values() if (w.role, _family(w)) in PLAYED]
         _assert_passed(list(alone.play(worlds)))
+
+
+@pytest.mark.parametrize("role", ["Fused", "P", "D"])
+def test_worlds_with_storage_end(role: str) -> None:
+    with Pool(partial(Side, OURS), None, jobs=os.cpu_count() or 1) as alone:
+        _assert_passed(list(alone.play(world_from_seed(s, role, "storage") for s in range(200))))
 
 
 def _family(world: World) -> str:

@@ -59,7 +59,7 @@ impl<'c> Alone<'c> {
     pub fn run(&mut self) -> Result<(), String> {
         for id in ["first", "again"] {
             self.submit(id)?;
-            self.to_the_end(id)?;
+            self.run_to_end(id)?;
         }
         match self.config.role {
             Role::P => Ok(()),
@@ -85,7 +85,7 @@ impl<'c> Alone<'c> {
     }
 
     /// Plays on until the request ends, as it should.
-    fn to_the_end(&mut self, when: &str) -> Result<(), String> {
+    fn run_to_end(&mut self, when: &str) -> Result<(), String> {
         let end = loop {
             match self.round() {
                 Ok((None, _)) => {}
@@ -124,7 +124,7 @@ impl<'c> Alone<'c> {
             }
         }
         self.events.push(Event::Retract { request_id: self.id.clone() });
-        self.to_the_end("taken")
+        self.run_to_end("taken")
     }
 
     /// Whoever decodes without a budget gives way when it lacks a block; here to a prompt that a peer is
@@ -167,7 +167,7 @@ impl<'c> Alone<'c> {
         }
         self.peer_is_busy = false;
         self.events.push(Event::TransferFailed { request_id: landing });
-        self.to_the_end("retracted")
+        self.run_to_end("retracted")
     }
 
     /// One round; how the request ended in it, and the plan.
