@@ -27,7 +27,7 @@ class Array(np.ndarray):
     """An array "on the device"."""
 
     @property
-    def data(self) -> Any:  # type: ignore[override]
+    def data(self) -> Any:
         return SimpleNamespace(ptr=self.ctypes.data)
 
 

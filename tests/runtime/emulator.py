@@ -69,5 +69,5 @@ class Emulator:
 
 def _passed(value: Any) -> Any:
     if isinstance(value, np.int32):
-        return ctypes.c_int(value)
+        return ctypes.c_int(int(value))
     return ctypes.c_longlong(value.ctypes.data if isinstance(value, np.ndarray) else int(value))

@@ -48,7 +48,7 @@ def device(
                 pytest.skip(reason)
             made = CudaDevice()
         elif kind == "simulated":
-            made = SimulatedDevice(seed=11, pace=variant)  # type: ignore[arg-type]
+            made = SimulatedDevice(seed=11, pace=variant)
         else:
             made = CpuDevice()
         yield made

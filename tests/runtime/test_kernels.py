@@ -302,8 +302,8 @@ def test_rows_go_where_the_layout_says(rows: Emulator, recipe: str, layer: int, 
             first += int(position) % tokens * row_bytes
             expected[first : first + row_bytes] = fresh[at * row_bytes : (at + 1) * row_bytes]
             gathered[at * row_bytes : (at + 1) * row_bytes] = expected[first : first + row_bytes]
-        about = (requests, positions, len(requests), table, np.int32(columns))
-        about += field_place(layout, layer, field)
+        tokens_of = (requests, positions, len(requests), table, np.int32(columns))
+        about = (*tokens_of, *field_place(layout, layer, field))
         counts = rows.launch("scatter_rows", grid, (32, 2), arena, fresh, *about)
         np.testing.assert_array_equal(arena, expected)
         assert counts.misaligned == 0

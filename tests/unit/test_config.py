@@ -112,9 +112,14 @@ def test_a_group_looks_at_itself() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_offered_yet_says_so(settings: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedError, match="unsupported"):
-        Scheduler(config(**settings))
+def test_every_role_and_storage_are_planned_for(settings: dict[str, Any]) -> None:
+    scheduler = Scheduler(config(**settings))
+    assert scheduler.next_execution_plan().forward[0].request_ids == []
+
+
+def test_storage_keys_need_storage() -> None:
+    with pytest.raises(UnsupportedError, match="enable_l3_storage"):
+        Scheduler(config()).register_storage_keys([], [], [])
 
 
 @pytest.mark.parametrize(
