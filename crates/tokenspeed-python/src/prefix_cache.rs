@@ -60,7 +60,8 @@ impl Scheduler {
     }
 
     /// Tells that the external store holds these blocks (parallel lists, as `expand_prefix_keys`
-    /// gives them). Raises UnsupportedError: this version has no external store.
+    /// gives them): a prompt hits them from now on, and its load fetches them first. Raises
+    /// EventError for keys that no block could have, UnsupportedError without `enable_l3_storage`.
     fn register_storage_keys(
         &self,
         py: Python<'_>,
@@ -78,8 +79,8 @@ impl Scheduler {
         )
     }
 
-    /// Tells that the external store no longer holds these blocks. Raises UnsupportedError: this
-    /// version has no external store.
+    /// Tells that the external store no longer holds these blocks; unknown ones are ignored. Raises
+    /// as `register_storage_keys` does.
     fn unregister_storage_keys(
         &self,
         py: Python<'_>,

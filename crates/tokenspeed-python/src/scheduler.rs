@@ -231,7 +231,15 @@ impl Scheduler {
 
 /// Whether an event gives a request's blocks back, which takes longer the longer the request is.
 fn ends_request(event: &Event) -> bool {
-    matches!(event, Event::Finish { .. } | Event::Abort { .. } | Event::Retract { .. })
+    matches!(
+        event,
+        Event::Finish { .. }
+            | Event::Abort { .. }
+            | Event::Retract { .. }
+            | Event::TransferFailed { .. }
+            | Event::TransferSucceeded { .. }
+            | Event::LoadBackDone { success: false, .. }
+    )
 }
 
 fn named(handles: Integers<u64>) -> Vec<Handle> {

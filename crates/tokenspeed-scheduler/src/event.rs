@@ -91,6 +91,16 @@ impl Event {
         }
     }
 
+    /// Whether a peer does nothing more to the request's blocks after it.
+    pub fn is_peers_last_word(&self) -> bool {
+        matches!(
+            self,
+            Event::TransferFailed { .. }
+                | Event::TransferSucceeded { .. }
+                | Event::RemotePrefillDone { .. }
+        )
+    }
+
     /// The request that it is about; `None` for an acknowledgement.
     pub fn request_id(&self) -> Option<&str> {
         match self {

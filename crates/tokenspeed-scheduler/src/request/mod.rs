@@ -81,11 +81,6 @@ impl Request {
         self.num_tokens() - self.submitted_tokens
     }
 
-    /// Whether its client may finish it: not before it has output, however often it is recomputed.
-    pub fn can_finish(&self) -> bool {
-        !matches!(self.state, State::Prefilling { .. }) || self.has_generated_output()
-    }
-
     /// Whether it has generated all that it declared.
     pub fn budget_is_spent(&self) -> bool {
         self.max_new_tokens > 0 && self.generated_tokens() >= self.max_new_tokens

@@ -10,7 +10,7 @@ use crate::cache::{Computed, StoreGuard};
 use crate::config::Role;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::request::{RequestKey, State};
+use crate::request::{Request, RequestKey, State};
 
 /// What a request will have come to when the events before have been carried out.
 #[derive(Debug, Clone, Copy)]
@@ -64,10 +64,7 @@ impl Scheduler {
             }
             Event::Finish { .. } => {
                 now.live = false;
-                match now.state {
-                    State::Prefilling { .. } => !pinned && request.can_finish(),
-                    _ => !waits && !pinned,
-                }
+                self.may_finish(request, now.state)
             }
             Event::Abort { .. } => {
                 match pinned {
@@ -170,6 +167,10 @@ impl Scheduler {
         let Some(key) = event.request_id().and_then(|id| self.requests.find(id)) else {
             return;
         };
+        // Who was given up is gone for all but its peer.
+        if self.requests[key].state() == State::Draining && !event.is_peers_last_word() {
+            return;
+        }
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
                 self.land_result(key, &tokens, spec_candidate_ids);
@@ -219,6 +220,15 @@ impl Scheduler {
             State::Draining => self.forget(key),
             _ => {}
         }
+    }
+
+    /// Whether its client may finish a request that stands there: not before it has output, nor while a
+    /// peer may be using its blocks.
+    pub(super) fn may_finish(&self, request: &Request, state: State) -> bool {
+        let waits = matches!(state, State::Bootstrapping | State::Submitted);
+        let recomputes = matches!(state, State::Prefilling { .. });
+        let has_output = !recomputes || request.has_generated_output();
+        !waits && has_output && !self.rules.is_pinned_by_peer(state)
     }
 
     /// Publishes and stores what the request computed, and lets it go (`cache.md` §6).

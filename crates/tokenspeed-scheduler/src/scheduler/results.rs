@@ -146,13 +146,18 @@ impl Scheduler {
     /// last handle of a retracted request still names it.
     ///
     /// # Errors
-    /// [`Error::UnexpectedEvent`] for one without output whose prompt is under way; then none is ended.
+    /// [`Error::UnexpectedEvent`] for one without output whose prompt is under way, or whose blocks a
+    /// peer may be using; then none is ended.
     pub fn finish(&mut self, handles: &[Handle]) -> Result<()> {
         let mut keys: Vec<RequestKey> =
             handles.iter().filter_map(|&handle| self.find_named(handle)).collect();
+        let may_finish = |key: RequestKey| {
+            let request = &self.requests[key];
+            self.may_finish(request, request.state())
+        };
         keys.sort_unstable();
         keys.dedup();
-        if let Some(&key) = keys.iter().find(|&&key| !self.requests[key].can_finish()) {
+        if let Some(&key) = keys.iter().find(|&&key| !may_finish(key)) {
             let request = &self.requests[key];
             return Err(Error::UnexpectedEvent {
                 request_id: request.id.to_string(),
@@ -168,9 +173,10 @@ impl Scheduler {
         self.verify()
     }
 
-    /// The request that a handle names, or last named if it is retracted.
+    /// The request that a handle names, or last named if it is retracted; not one that was given up.
     fn find_named(&self, handle: Handle) -> Option<RequestKey> {
-        self.rows.find(handle).or_else(|| self.requests.find_retracted(handle))
+        let named = self.rows.find(handle).or_else(|| self.requests.find_retracted(handle));
+        named.filter(|&key| self.requests[key].state() != State::Draining)
     }
 
     /// One result that was checked.

@@ -36,6 +36,27 @@ fn scenario_29_blocks_stay_fenced_until_the_peers_word() {
     }
 }
 
+/// Whatever else is reported of it, by id or by handle, the fence holds.
+#[test]
+fn a_request_that_was_given_up_is_its_peers_alone() {
+    let mut engine = Engine::new(&config(Role::D, vec![full(4)]));
+    engine.arrive("a", tokens(1, 15), 0);
+    assert_eq!(engine.round(), "land a");
+    let handle = engine.plan.remote_prefill.as_ref().expect("a lands").handles[0];
+    let error = engine.finish_by_handle(handle).expect_err("its peer writes");
+    assert_eq!(error.code(), "unexpected_event");
+    engine.abort("a");
+    let request_id = || "a".to_string();
+    engine.tell(Event::Finish { request_id: request_id() });
+    engine.tell(Event::Retract { request_id: request_id() });
+    engine.tell(Event::Abort { request_id: request_id() });
+    engine.finish_by_handle(handle).expect("it is gone");
+    assert_eq!(engine.scheduler().active_lcm_blocks(), 4);
+    assert_eq!(engine.round(), "-", "it does not come back");
+    engine.failed("a");
+    engine.settle();
+}
+
 /// 29 on the prefill side: the peer may be reading from the first chunk on, until its word.
 #[test]
 fn scenario_29_blocks_that_a_peer_reads_are_not_granted() {

@@ -2,7 +2,7 @@
 
 use tokenspeed_scheduler::{
     CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Event, ExecutionPlan,
-    RequestSpec, Result, Role, Scheduler, SchedulerConfig,
+    Handle, RequestSpec, Result, Role, Scheduler, SchedulerConfig,
 };
 
 pub fn full(g: i64) -> CacheGroupConfig {
@@ -69,6 +69,10 @@ impl Engine {
             copies: Vec::new(),
             short: String::new(),
         }
+    }
+
+    pub fn finish_by_handle(&mut self, handle: Handle) -> Result<()> {
+        self.ranks.iter_mut().try_for_each(|rank| rank.finish(&[handle]))
     }
 
     pub fn scheduler(&self) -> &Scheduler {
