@@ -332,4 +332,8 @@ def explained(world: World, difference: Difference) -> bool:
 #: Worlds whose difference is not understood yet, by role, family and seed, with what
 #: differs first. Our side ends each of them. CI holds this list to the letter: a seed that agrees
 #: again has to leave it.
-OPEN_DIFFERENCES: dict[tuple[str, str], dict[int, str]] = {}
+OPEN_DIFFERENCES: dict[tuple[str, str], dict[int, str]] = {
+    ("Fused", "replay"): {
+        394: "which cached block goes first; shrunk it needs no replayable group",
+    },
+}

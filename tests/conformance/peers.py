@@ -180,9 +180,7 @@ class DecodeClient(PeerClient):
             self._parted.discard(name)  # A prompt whose blocks the engine took is asked for again.
             life.demanded, life.prompt_tokens = None, prompt
             token = life.request.output_token(life.produced)
-            landed = RemotelyPrefilled(name, token)
-            self._holds_nothing.add(landed)
-            self._owe(landed, self._transfer_round(round_, name))
+            self._owe(RemotelyPrefilled(name, token), self._transfer_round(round_, name))
 
     def _deliver(self, event: Event) -> list[Event]:
         said = super()._deliver(event)

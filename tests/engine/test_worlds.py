@@ -37,4 +37,4 @@ def test_speculation_changes_no_token(family: str) -> None:
     seen = played(family, range(1), width=4)
     assert seen.finished > 15
     assert seen.retractions > 0
-    assert seen.accepted > 5
+    assert seen.accepted > 2

@@ -51,13 +51,8 @@ impl Round<'_> {
     /// no store that gives capacity back, no word of a peer.
     pub(super) fn nothing_is_owed(&self) -> bool {
         self.cache.transfers().owe_nothing()
-            && !self.requests.with_peer().any(|key| self.frees_by_peer(key))
+            && self.requests.with_peer().next().is_none()
             && self.requests.local_residents().all(|key| self.requests[key].forwards_out == 0)
-    }
-
-    /// Whether a peer's word will free blocks. That a prompt has landed frees none.
-    fn frees_by_peer(&self, key: RequestKey) -> bool {
-        self.requests[key].state() != State::RemotePrefilling
     }
 
     /// The document's rules can end in a round that schedules nothing although nothing is owed: the

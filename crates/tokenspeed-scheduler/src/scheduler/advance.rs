@@ -108,7 +108,11 @@ impl Scheduler {
             Event::Retract { .. } => {
                 let possible = !waits && now.state != State::RemoteDecoding;
                 if possible && now.state.is_resident() {
-                    now.state = retracted_without_snapshot(0, false);
+                    now.state = State::Retracted {
+                        epoch: 0,
+                        resumes_generation: false,
+                        recovers_in_order: false,
+                    };
                     now.owed.forfeit();
                 }
                 possible
@@ -259,11 +263,10 @@ impl Scheduler {
         request.chunks_out = 0;
         request.reserve_next_tokens = None;
         request.prompt_tokens = request.num_tokens();
-        let state = retracted_without_snapshot(epoch, request.has_generated_output());
+        // A recovery of the decode role goes on here: its peer has done its part (`scheduler.md` §3.2).
+        let recovers_in_order = self.rules.config.role == Role::D && request.recovering;
+        let resumes_generation = request.has_generated_output();
+        let state = State::Retracted { epoch, resumes_generation, recovers_in_order };
         self.requests.transition(key, state);
     }
-}
-
-fn retracted_without_snapshot(epoch: u64, resumes_generation: bool) -> State {
-    State::Retracted { epoch, resumes_generation, recovers_in_order: false }
 }

@@ -157,10 +157,8 @@ impl<'w> Judge<'w> {
         plan: &ExecutionPlan,
         out: &impl Fn(&str) -> usize,
     ) -> Result<(), String> {
-        // That a prompt has landed gives nobody a block.
-        let lands = self.config.role == Role::D;
         let owed = self.seen.keys().any(|id| out(id) > 0)
-            || self.seen.values().any(|seen| seen.with_peer && !lands)
+            || self.seen.values().any(|seen| seen.with_peer)
             || !self.draining.is_empty();
         for id in self.retracted(plan) {
             if self.config.role == Role::P {
