@@ -20,7 +20,7 @@ pub(super) struct Load {
     pub fetches: std::vec::IntoIter<BlockId>,
 }
 
-/// A block of the hit that is not on the Device.
+/// A block that the hit takes from the Host.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     group: GroupIndex,
@@ -195,15 +195,8 @@ impl Coordinator {
         self.pages.retain(key.page);
         let kind = BoundaryKind::Chunk;
         let facts = EntryFacts { epoch, slot: slot as u32, kind, acquired: false };
-        load.blocks.push(BlockCopy {
-            group,
-            device,
-            host,
-            key,
-            facts,
-            fetched: true,
-            disowned: false,
-        });
+        load.blocks
+            .push(BlockCopy { fetched: true, ..BlockCopy::new(group, device, host, key, facts) });
         device
     }
 

@@ -79,15 +79,7 @@ impl Coordinator {
             }
             self.pages.retain(key.page);
             let facts = EntryFacts { acquired: false, ..self.device.facts(group, device) };
-            blocks.push(BlockCopy {
-                group,
-                device,
-                host,
-                key,
-                facts,
-                fetched: false,
-                disowned: false,
-            });
+            blocks.push(BlockCopy::new(group, device, host, key, facts));
         }
         pending.iter().for_each(|&(_, key)| self.pages.release(key.page));
         self.order_store(guard, blocks);
@@ -191,15 +183,7 @@ impl Coordinator {
         let device = self.device.acquire(group).expect("admission has made room");
         self.device.pin(group, device);
         self.pages.retain(page);
-        load.blocks.push(BlockCopy {
-            group,
-            device,
-            host,
-            key,
-            facts,
-            fetched: false,
-            disowned: false,
-        });
+        load.blocks.push(BlockCopy::new(group, device, host, key, facts));
         let canonical = self.device.lookup(group, page, ordinal);
         if canonical == HOLE {
             self.cache_on_device(group, device, key, facts, (chain, first.tokens));

@@ -42,11 +42,6 @@ impl StoredKeys {
         self.0.contains(key)
     }
 
-    /// How many keys are known.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -104,6 +104,19 @@ pub struct BlockCopy {
     pub disowned: bool,
 }
 
+impl BlockCopy {
+    /// A copy between the two ends; nothing has to be fetched for it.
+    pub(super) fn new(
+        group: GroupIndex,
+        device: BlockId,
+        host: BlockId,
+        key: BlockKey,
+        facts: EntryFacts,
+    ) -> BlockCopy {
+        BlockCopy { group, device, host, key, facts, fetched: false, disowned: false }
+    }
+}
+
 /// A copy that was ordered and not yet acknowledged.
 #[derive(Debug)]
 pub enum Transfer {

@@ -58,11 +58,7 @@ impl Round<'_> {
         let reserve_next = request.reserve_next_tokens.unwrap_or(0);
         let tokens_for = |demanded: i64| (extent - demanded).max(reserve_next).max(0);
         let progress = request.progress(self.rules.granularity);
-        if self.steps_in_place(key, progress, tokens_for) {
-            for held in &mut self.requests[key].holdings.groups {
-                held.demanded_tokens += tokens_for(held.demanded_tokens);
-            }
-        } else {
+        if !self.steps_in_place(key, progress, tokens_for) {
             let demands: Vec<Demand> = request
                 .holdings
                 .groups
@@ -70,6 +66,9 @@ impl Round<'_> {
                 .map(|held| Demand::Dense { tokens: tokens_for(held.demanded_tokens), reserve: 0 })
                 .collect();
             return self.admit_more(key, &demands).is_ok();
+        }
+        for held in &mut self.requests[key].holdings.groups {
+            held.demanded_tokens += tokens_for(held.demanded_tokens);
         }
         true
     }

@@ -70,9 +70,4 @@ impl State {
     pub fn is_resident(self) -> bool {
         !matches!(self, State::Bootstrapping | State::Submitted | State::Retracted { .. })
     }
-
-    /// Whether the next word on the request is the peer's.
-    pub fn awaits_peer(self) -> bool {
-        matches!(self, State::RemotePrefilling | State::RemoteDecoding | State::Draining)
-    }
 }

@@ -4,6 +4,8 @@
 //! enumerated, large ones sampled.
 
 mod alone;
+#[path = "../common/random.rs"]
+mod random;
 mod space;
 
 use tokenspeed_scheduler::capacity::request_token_limit;

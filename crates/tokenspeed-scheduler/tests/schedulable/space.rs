@@ -4,26 +4,7 @@ use tokenspeed_scheduler::{
     CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role, SchedulerConfig,
 };
 
-/// SplitMix64: the same numbers on every machine.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
+pub use crate::random::Random;
 
 /// A group's kind and, in tokens, its window.
 #[derive(Clone, Copy)]
@@ -124,7 +105,7 @@ pub fn sampled(random: &mut Random) -> SchedulerConfig {
     let role = random.pick(&[Role::Fused, Role::P, Role::D]);
     let page = random.pick(&[2, 3, 4, 6, 8, 12, 16]);
     let parents = 2 + random.below(60) as i64;
-    let replays = random.below(3) == 0;
+    let replays = random.one_in(3);
     let grains: Vec<i64> = (1..=page).filter(|g| page % g == 0).collect();
     let groups = (0..1 + random.below(4))
         .map(|_| {
@@ -144,8 +125,8 @@ pub fn sampled(random: &mut Random) -> SchedulerConfig {
     config.max_scheduled_tokens = (window + window.max(page) + random.below(60) as i64).max(width);
     config.decode_input_tokens = width;
     config.overlap_schedule_depth = random.below(2) as i64;
-    config.disable_prefix_cache = random.below(4) == 0;
-    config.enable_mixed_prefill_decode = random.below(2) == 0;
+    config.disable_prefix_cache = random.one_in(4);
+    config.enable_mixed_prefill_decode = random.one_in(2);
     config.num_host_pages = random.pick(&[0, 0, 8, 100]);
     config
 }

@@ -8,6 +8,8 @@
 mod engine;
 mod judge;
 mod play;
+#[path = "../common/random.rs"]
+mod random;
 mod world;
 
 use tokenspeed_scheduler::Role;
