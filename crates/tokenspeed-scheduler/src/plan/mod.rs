@@ -13,6 +13,7 @@ pub mod fused;
 pub mod output;
 pub mod prefill;
 pub mod prefill_worker;
+pub mod pressure;
 pub mod refusal;
 pub mod remote;
 pub mod retraction;

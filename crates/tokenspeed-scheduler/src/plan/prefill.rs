@@ -10,7 +10,10 @@ use crate::request::RequestKey;
 impl Round<'_> {
     /// Readmission first, since it holds a snapshot that other admissions could evict.
     pub(super) fn schedule_local_prefill_work(&mut self) {
-        let readmission = self.schedule_readmission();
+        let readmission = match self.is_sealed_by_stalled() {
+            true => Line::SealedToNewcomers,
+            false => self.schedule_readmissions(),
+        };
         if readmission == Line::Held {
             return;
         }
@@ -27,6 +30,18 @@ impl Round<'_> {
         match self.requests.has_incomplete_prefill() {
             true => self.schedule_resident_chunks(),
             false => self.schedule_readmission(),
+        }
+    }
+
+    /// One readmission by the document; all that fit, one after the other, where the engine keeps its batch.
+    fn schedule_readmissions(&mut self) -> Line {
+        loop {
+            let waiting = self.requests.next_readmission();
+            let line = self.schedule_readmission();
+            let next = self.requests.next_readmission();
+            if !self.keeps_batch() || line != Line::Free || next.is_none() || next == waiting {
+                return line;
+            }
         }
     }
 
@@ -58,7 +73,11 @@ impl Round<'_> {
             if self.build.budget_left() <= 0 {
                 return Line::Held;
             }
-            match self.schedule_next_chunk(key) {
+            let mut outcome = self.schedule_next_chunk(key);
+            while outcome == Outcome::NoCapacity && self.younger_gives_way(key) {
+                outcome = self.schedule_next_chunk(key);
+            }
+            match outcome {
                 Outcome::Completed => {}
                 Outcome::Incomplete => return Line::Held,
                 Outcome::NoCapacity => {
@@ -75,6 +94,9 @@ impl Round<'_> {
     /// before, only who could fit by now is tried; and, while nobody is blocked yet, the first of them:
     /// it may be whom a retraction would be for.
     pub(super) fn schedule_new_prompts(&mut self) {
+        if self.keeps_batch() {
+            return self.schedule_oldest_prompts();
+        }
         let mut budget = self.build.budget_left();
         let waiting = &self.requests.waiting;
         let mut again: BTreeSet<_> = waiting.within(self.cache.room()).collect();
@@ -108,6 +130,24 @@ impl Round<'_> {
                 Outcome::Incomplete => return,
                 Outcome::NoCapacity => self.blocked(key),
                 Outcome::Completed | Outcome::NotNow => {}
+            }
+        }
+    }
+
+    /// New prompts, oldest first, up to the first that does not fit: who is passed over again and again
+    /// would wait for ever, since nobody is retracted for a newcomer.
+    fn schedule_oldest_prompts(&mut self) {
+        while let Some(key) = self.requests.waiting.first() {
+            if self.build.budget_left() <= 0 {
+                return;
+            }
+            match self.schedule_first_chunk(key) {
+                Outcome::Completed => {}
+                Outcome::Incomplete => return,
+                Outcome::NoCapacity => return self.blocked(key),
+                Outcome::NotNow if self.requests.waiting.first() == Some(key) => return,
+                // It was ended.
+                Outcome::NotNow => {}
             }
         }
     }

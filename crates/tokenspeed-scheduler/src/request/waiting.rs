@@ -71,6 +71,11 @@ impl WaitingLine {
         self.all.iter().map(|&(_, key)| key)
     }
 
+    /// The oldest.
+    pub fn first(&self) -> Option<RequestKey> {
+        self.all.first().map(|&(_, key)| key)
+    }
+
     /// The first at or after a submission number that was not refused since something changed.
     pub fn first_untried(&self, submission: u64) -> Option<Queued> {
         self.untried.range(from(submission)..).next().copied()
