@@ -4,7 +4,9 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use tokenspeed_scheduler as core;
-use tokenspeed_scheduler::{CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role};
+use tokenspeed_scheduler::{
+    CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role,
+};
 
 use crate::enums::{Choice, PythonEnum};
 use crate::guard;

@@ -5,7 +5,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
-use tokenspeed_scheduler::{CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role};
+use tokenspeed_scheduler::{
+    CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role,
+};
 
 const MODULE: &str = "tokenspeed.scheduler.enums";
 

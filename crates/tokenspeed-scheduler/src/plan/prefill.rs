@@ -94,15 +94,16 @@ impl Round<'_> {
     /// before, only who could fit by now is tried; and, while nobody is blocked yet, the first of them:
     /// it may be whom a retraction would be for.
     pub(super) fn schedule_new_prompts(&mut self) {
-        if self.keeps_batch() {
-            return self.schedule_oldest_prompts();
-        }
         let mut budget = self.build.budget_left();
         let waiting = &self.requests.waiting;
         let mut again: BTreeSet<_> = waiting.within(self.cache.room()).collect();
         again.extend(waiting.cheaper_below(budget));
         let mut from = 0;
+        let mut refused = 0;
         loop {
+            if self.has_looked_ahead(refused) {
+                return;
+            }
             for page in self.cache.take_newly_cached() {
                 self.requests.waiting.reconsider(page);
             }
@@ -116,9 +117,8 @@ impl Round<'_> {
             }
             let candidate = again.range((from, RequestKey::FIRST)..).next().copied();
             let blocker_wanted = self.feedback.capacity_blocker.is_none();
-            let refused = waiting.first_refused(from).filter(|_| blocker_wanted);
-            let next =
-                candidate.into_iter().chain(refused).chain(waiting.first_untried(from)).min();
+            let first = waiting.first_refused(from).filter(|_| blocker_wanted);
+            let next = candidate.into_iter().chain(first).chain(waiting.first_untried(from)).min();
             let Some(queued @ (submission, key)) = next else {
                 return;
             };
@@ -128,26 +128,11 @@ impl Round<'_> {
             }
             match self.schedule_first_chunk(key) {
                 Outcome::Incomplete => return,
-                Outcome::NoCapacity => self.blocked(key),
+                Outcome::NoCapacity => {
+                    self.blocked(key);
+                    refused += 1;
+                }
                 Outcome::Completed | Outcome::NotNow => {}
-            }
-        }
-    }
-
-    /// New prompts, oldest first, up to the first that does not fit: who is passed over again and again
-    /// would wait for ever, since nobody is retracted for a newcomer.
-    fn schedule_oldest_prompts(&mut self) {
-        while let Some(key) = self.requests.waiting.first() {
-            if self.build.budget_left() <= 0 {
-                return;
-            }
-            match self.schedule_first_chunk(key) {
-                Outcome::Completed => {}
-                Outcome::Incomplete => return,
-                Outcome::NoCapacity => return self.blocked(key),
-                Outcome::NotNow if self.requests.waiting.first() == Some(key) => return,
-                // It was ended.
-                Outcome::NotNow => {}
             }
         }
     }

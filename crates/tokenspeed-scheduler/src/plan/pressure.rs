@@ -6,20 +6,31 @@
 //!   run. The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
 //! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
 //!   resident lacks a block nobody is admitted at all.
-//! - Budgets are not prepaid: what a victim has to compute again is a few steps' worth, and an empty
-//!   reserve is not.
-//! - Prompts are admitted oldest first, and none is passed over. Readmissions share their round.
+//! - Budgets are not prepaid: they say no more than how far a request may grow at most.
+//! - A prompt that does not fit is passed over by so many others and no more. Nobody is retracted for a
+//!   newcomer. Readmissions, oldest first, share their round.
 
 use super::round::Round;
 use crate::cache::Geometry;
 use crate::config::{GroupKind, PressurePolicy};
-use crate::request::{Request, RequestKey};
+use crate::request::{Request, RequestKey, RequestSet};
 
 /// Steps that are secured for every resident when another is admitted, in tokens.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
-/// The steps secured keep at most one part in so many of a pool from an admission.
-const SECURED_PARTS: i64 = 8;
+/// Those steps keep at most one part in so many of a pool from an admission. Before anybody has finished,
+/// nothing tells how far residents will grow, and many may have begun together: then they keep more.
+const SECURED_PARTS: i64 = 32;
+const SECURED_PARTS_AT_FIRST: i64 = 8;
+
+/// Prompts that may be admitted past the oldest one that waits. Then it is the next.
+const OVERTAKEN_MOST: u32 = 128;
+
+/// Prompts that do not fit before a round looks no further down the line.
+const LOOK_AHEAD: usize = 64;
+
+/// Retractions after which a request is a victim no more, unless nobody else could move.
+const RETRACTIONS_MOST: i64 = 3;
 
 /// What the policy keeps in mind during a round.
 #[derive(Debug, Default)]
@@ -30,7 +41,7 @@ pub struct Pressure {
     yielding: Option<RequestKey>,
 }
 
-/// What requests that hold blocks will need of a group beside them, in blocks.
+/// What requests will need of a group beside the blocks that they hold.
 #[derive(Debug, Default, Clone, Copy)]
 struct Outlook {
     /// For the rest of their prompts.
@@ -56,15 +67,24 @@ impl Round<'_> {
         self.feedback.pressure.yielding == Some(key)
     }
 
+    /// Whether no further prompt is to be tried in this round, of which so many did not fit.
+    pub(super) fn has_looked_ahead(&self, refused: usize) -> bool {
+        let held = self.requests.waiting.overtaken() >= OVERTAKEN_MOST;
+        self.keeps_batch() && refused >= if held { 1 } else { LOOK_AHEAD }
+    }
+
     /// Takes the blocks of the youngest resident for an older one that lacks some. Whether it did: copies
     /// in flight defer it, and a result that is out comes first (`scheduler.md` §2).
     pub(super) fn younger_gives_way(&mut self, key: RequestKey) -> bool {
         if !self.keeps_batch() || !self.cache.transfers().owe_nothing() {
             return false;
         }
-        let youngest = self.requests.youngest_local_resident();
         let age = |key: RequestKey| self.requests[key].submission;
-        let Some(victim) = youngest.filter(|&victim| age(victim) > age(key)) else {
+        let gives_way = |&other: &RequestKey| {
+            age(other) > age(key) && self.requests[other].retractions < RETRACTIONS_MOST
+        };
+        let younger = self.requests.local_residents().filter(gives_way);
+        let Some(victim) = younger.max_by_key(|&other| age(other)) else {
             return false;
         };
         if self.requests[victim].forwards_out > 0 {
@@ -86,14 +106,18 @@ impl Round<'_> {
         if outlook.is_empty() {
             outlook.resize(geometries.len(), Outlook::default());
             for resident in self.requests.residents() {
-                add(outlook, &self.requests[resident], geometries);
+                add(outlook, self.requests, resident, geometries);
             }
         }
-        let request = &self.requests[key];
+        let rest = expected_rest(self.requests, key);
+        let parts = match self.requests.outputs.expected_rest(0) {
+            Some(_) => SECURED_PARTS,
+            None => SECURED_PARTS_AT_FIRST,
+        };
         let left = |(geometry, all): (&Geometry, &Outlook)| {
-            let own = Outlook::of(request, geometry, geometry.slots_for(end));
+            let own = Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end));
             let k = i64::from(geometry.blocks_per_parent);
-            let most = self.rules.config.usable_device_parents() * k / SECURED_PARTS;
+            let most = self.rules.config.usable_device_parents() * k / parts;
             all.prompts + own.prompts + (all.steps + own.steps).min(most)
         };
         Some(geometries.iter().zip(outlook.iter()).map(left).collect())
@@ -110,34 +134,51 @@ impl Round<'_> {
 
     /// Counts a request that was just admitted among the residents.
     pub(super) fn count_in(&mut self, key: RequestKey) {
+        if self.requests[key].state().admits_like_new_prompt() {
+            let queued = (self.requests[key].submission, key);
+            self.requests.waiting.note_admission(queued);
+        }
         let outlook = &mut self.feedback.pressure.outlook;
         if !outlook.is_empty() {
-            add(outlook, &self.requests[key], self.cache.geometries());
+            add(outlook, self.requests, key, self.cache.geometries());
         }
     }
 }
 
 impl Outlook {
-    /// What a request will need beside `held` slots. Slots that slide out are used again, and a state
-    /// takes a block as often as it crosses a boundary: neither is foreseen.
-    fn of(request: &Request, geometry: &Geometry, held: usize) -> Outlook {
+    /// What a request will need beside `held` slots, if it generates `rest` more tokens. Slots that slide
+    /// out are used again, and a state takes a block as often as it crosses a boundary: neither is
+    /// foreseen.
+    fn of(request: &Request, rest: i64, geometry: &Geometry, held: usize) -> Outlook {
         if geometry.kind != GroupKind::Full {
             return Outlook::default();
         }
-        let prompt = geometry.slots_for(request.num_tokens()).max(held);
-        let steps = SECURED_STEPS_TOKENS * (1 + request.retractions);
-        let steps = match request.max_new_tokens {
-            0 => steps,
-            budget => steps.min(budget - request.generated_tokens()).max(0),
-        };
-        let end = geometry.slots_for(request.num_tokens() + steps).max(prompt);
+        let tokens = request.num_tokens();
+        let prompt = geometry.slots_for(tokens).max(held);
+        // An admission that proved too optimistic is to secure more (`scheduler.md` §4).
+        let steps = (SECURED_STEPS_TOKENS * (1 + request.retractions)).min(rest).max(0);
+        let end = geometry.slots_for(tokens + steps).max(prompt);
         Outlook { prompts: (prompt - held) as i64, steps: (end - prompt) as i64 }
     }
 }
 
-fn add(outlook: &mut [Outlook], request: &Request, geometries: &[Geometry]) {
-    for ((all, geometry), held) in outlook.iter_mut().zip(geometries).zip(&request.holdings.groups) {
-        let own = Outlook::of(request, geometry, held.table.len());
+/// Tokens that a request is expected to generate yet: by its budget, and by what others generated.
+fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
+    let request = &requests[key];
+    let declared = match request.max_new_tokens {
+        0 => i64::MAX,
+        budget => budget - request.generated_tokens(),
+    };
+    let learned = requests.outputs.expected_rest(request.generated_tokens());
+    declared.min(learned.unwrap_or(i64::MAX))
+}
+
+fn add(outlook: &mut [Outlook], requests: &RequestSet, key: RequestKey, geometries: &[Geometry]) {
+    let request = &requests[key];
+    let rest = expected_rest(requests, key);
+    for ((all, geometry), held) in outlook.iter_mut().zip(geometries).zip(&request.holdings.groups)
+    {
+        let own = Outlook::of(request, rest, geometry, held.table.len());
         all.prompts += own.prompts;
         all.steps += own.steps;
     }

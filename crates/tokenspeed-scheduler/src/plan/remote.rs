@@ -49,8 +49,7 @@ impl Round<'_> {
             return Outcome::NotNow;
         }
         let begin = self.cache.tokens_of(hit.total_pages);
-        let chunk =
-            Chunk { begin, size: self.requests[key].prompt_tokens - begin, replay: 0 };
+        let chunk = Chunk { begin, size: self.requests[key].prompt_tokens - begin, replay: 0 };
         let left = self.left_to_residents(key, chunk.end());
         let request = &mut self.requests[key];
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);

@@ -19,7 +19,8 @@ impl Round<'_> {
         // itself, and to retract anyone for them would be thrash.
         if !self.keeps_batch()
             && !self.build.prefill_progressed()
-            && self.cache.transfers().owe_nothing() {
+            && self.cache.transfers().owe_nothing()
+        {
             self.retract_and_grant(blocker);
         }
     }

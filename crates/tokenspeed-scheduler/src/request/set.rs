@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::Request;
 use super::handle::Handle;
 use super::lifecycle::State;
+use super::outputs::OutputLengths;
 use super::waiting::{Queued, WaitingLine};
 
 /// Place of a live request. Used again after it has ended: never keep one across calls.
@@ -42,6 +43,8 @@ pub struct RequestSet {
     with_peer: BTreeSet<Queued>,
     /// Requests that wait for the peer's handshake.
     bootstrapping: usize,
+    /// How long the outputs of those that are gone were.
+    pub outputs: OutputLengths,
 }
 
 impl RequestSet {

@@ -40,6 +40,8 @@ pub struct WaitingLine {
     by_need: BTreeSet<(u64, Queued)>,
     by_floor: BTreeSet<(i64, Queued)>,
     watchers: BTreeSet<(PageId, Queued)>,
+    /// How many were admitted past the oldest.
+    overtaken: u32,
 }
 
 impl WaitingLine {
@@ -54,6 +56,17 @@ impl WaitingLine {
         self.all.remove(&queued);
         self.untried.remove(&queued);
         self.forget_refusal(queued);
+    }
+
+    /// Notes that a request is admitted: past the oldest, unless it is the oldest.
+    pub fn note_admission(&mut self, queued: Queued) {
+        let is_oldest = self.all.first() == Some(&queued);
+        self.overtaken = if is_oldest { 0 } else { self.overtaken + 1 };
+    }
+
+    /// How many were admitted past the oldest since it became that.
+    pub fn overtaken(&self) -> u32 {
+        self.overtaken
     }
 
     /// How many wait.
