@@ -196,17 +196,4 @@ impl Scheduler {
         }
         self.requests.waiting.iter().take(self.rows.free()).collect()
     }
-
-    /// Every block that prefix pages have: group index, page, ordinal in the page; group by group, in
-    /// each the pages as given.
-    pub fn expand_prefix_pages(&self, pages: usize) -> Vec<(usize, usize, usize)> {
-        let mut blocks = Vec::new();
-        for (group, config) in self.rules.config.cache_groups.iter().enumerate() {
-            let ordinals = self.rules.granularity / config.block_granularity;
-            for page in 0..pages {
-                blocks.extend((0..ordinals as usize).map(|ordinal| (group, page, ordinal)));
-            }
-        }
-        blocks
-    }
 }

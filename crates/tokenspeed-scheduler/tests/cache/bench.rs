@@ -169,7 +169,7 @@ impl Bench {
     /// Ends it; its store is acknowledged at once.
     pub fn finish(&mut self, mut guest: Guest) {
         let stores = self.flush(&mut guest);
-        stores.op_ids.iter().for_each(|&op| drop(self.cache.complete_transfer(op, true)));
+        stores.op_ids.iter().for_each(|&op| self.cache.complete_transfer(op, true));
         self.leave(guest);
     }
 

@@ -133,10 +133,19 @@ impl Engine {
     /// results that were out: by the contract none of them arrives.
     pub fn retract(&mut self, id: &str) -> Vec<Vec<i32>> {
         self.advance(vec![Event::Retract { request_id: id.into() }]).expect("it was admitted");
-        let life = self.life(id);
-        life.tokens.truncate(life.landed);
-        life.hashes.truncate(life.landed);
-        life.out.drain(..).map(|result| result.tokens).collect()
+        self.life(id).forfeit()
+    }
+
+    /// A load has failed, and retracted requests without their forwards: their results count for nothing,
+    /// and an engine that names requests by id does not tell them.
+    fn drop_forfeited(&mut self) {
+        let owed = self.scheduler.owed_results();
+        let is_owed = |id: &str| owed.iter().any(|result| *result.request_id == *id);
+        for (id, life) in &mut self.lives {
+            if life.outcome.is_none() && !is_owed(id) {
+                life.forfeit();
+            }
+        }
     }
 
     /// The handle of a request in the last plan.
@@ -151,7 +160,13 @@ impl Engine {
     /// prompt, decodes, whom the round retracted, whom it ended; `-` for an empty one.
     pub fn round(&mut self) -> String {
         let events = self.due();
+        let is_failure =
+            |event: &Event| matches!(event, Event::LoadBackDone { success: false, .. });
+        let failed = events.iter().any(is_failure);
         self.advance(events).expect("results that are owed are welcome");
+        if failed {
+            self.drop_forfeited();
+        }
         let was_owed = self.is_owed();
         let plan = self.scheduler.next_execution_plan().expect("a plan can always be made");
         let mirrored = self.mirror.next_execution_plan().expect("a plan can always be made");

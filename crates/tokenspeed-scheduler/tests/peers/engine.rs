@@ -98,7 +98,12 @@ impl Engine {
     }
 
     pub fn try_tell(&mut self, event: Event) -> Result<()> {
-        self.both(|rank| rank.advance(vec![event.clone()]))
+        self.try_tell_all(vec![event])
+    }
+
+    /// Several events in one list.
+    pub fn try_tell_all(&mut self, events: Vec<Event>) -> Result<()> {
+        self.both(|rank| rank.advance(events.clone()))
     }
 
     pub fn tell(&mut self, event: Event) {
@@ -160,10 +165,23 @@ impl Engine {
     }
 
     /// Ends the copies that are in flight.
-    fn end_copies(&mut self) {
+    pub fn end_copies(&mut self) {
         for event in std::mem::take(&mut self.copies) {
             self.tell(event);
         }
+    }
+
+    /// Ends the stores that are in flight, and leaves the loads.
+    pub fn end_stores(&mut self) {
+        let is_store = |event: &Event| matches!(event, Event::WriteBackDone { .. });
+        let (stores, loads) = std::mem::take(&mut self.copies).into_iter().partition(is_store);
+        self.copies = stores;
+        self.end_copies();
+        self.copies = loads;
+    }
+
+    pub fn clear_l1_cache(&mut self) -> bool {
+        self.both(Scheduler::clear_l1_cache)
     }
 
     /// Blocks of the first group that a request of the last landing or batch holds.

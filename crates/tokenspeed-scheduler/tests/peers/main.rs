@@ -3,5 +3,6 @@
 
 mod aborts;
 mod engine;
+mod failed_loads;
 mod liveness;
 mod transfers;
