@@ -17,8 +17,8 @@ pub type OpId = u64;
 pub enum StoreGuard {
     /// They stay owned until the acknowledgement.
     PinnedUntilAck,
-    /// The runtime orders the copy before anything else that the plan does to them; only a
-    /// retraction's store is of this kind.
+    /// The runtime orders the copy before anything else that the plan does to them: a retraction's
+    /// store, and that of a request which the plan ends.
     StreamOrdered,
 }
 

@@ -173,7 +173,7 @@ impl Scheduler {
 
     /// Content hashes, in hex, of the prefix pages that the next admissions may match, each once: what
     /// to ask an external store for. That is the next readmission alone, if one waits; otherwise
-    /// as many waiting prompts as there are rows, in submission order, but none while a prompt is under way or
+    /// as many waiting prompts as there are free rows, in submission order, but none while a prompt is under way or
     /// no block is left. The page of a prompt's last token is left out: that token is computed anyway.
     pub fn waiting_prefix_hashes(&self) -> Vec<String> {
         let candidates = match self.requests.next_readmission() {
