@@ -2,7 +2,8 @@
 //! every row that a forward reads, and everyone gets an answer.
 
 use crate::engine::Engine;
-use crate::world::{R, World, full, mix, packed, sliding, state};
+use crate::groups::{full, packed, sliding, state};
+use crate::world::{R, World, mix};
 
 #[test]
 fn every_forward_reads_what_its_request_wrote() {

@@ -1,37 +1,9 @@
 //! Two mirrored schedulers of a role with a peer, and an engine that does what a test tells it.
 
 use tokenspeed_scheduler::{
-    CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Event, ExecutionPlan,
-    Handle, RequestSpec, Result, Role, Scheduler, SchedulerConfig,
+    CacheGroupConfig, Event, ExecutionPlan, Handle, RequestSpec, Result, Role, Scheduler,
+    SchedulerConfig,
 };
-
-pub fn full(g: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "full".into(),
-        block_granularity: g,
-        total_pages: 1,
-        transfer_policy: CacheTransferPolicy::FullSuffix,
-        ..CacheGroupConfig::default()
-    }
-}
-
-pub fn sliding(g: i64, window: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "sliding".into(),
-        retention: CacheRetention::SlidingWindow,
-        sliding_window_tokens: Some(window),
-        ..full(g)
-    }
-}
-
-pub fn state(id: &str, g: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: id.into(),
-        family: CacheGroupFamily::State,
-        transfer_policy: CacheTransferPolicy::LatestSnapshot,
-        ..full(g)
-    }
-}
 
 /// P = g = 4, a budget of 64 tokens, 8 usable blocks.
 pub fn config(role: Role, groups: Vec<CacheGroupConfig>) -> SchedulerConfig {

@@ -3,14 +3,15 @@
 
 use tokenspeed_scheduler::{Event, Role, SchedulerConfig};
 
-use crate::engine::{Engine, config, full, tokens};
+use crate::engine::{Engine, config, tokens};
+use crate::groups::full;
 
 fn with_host(role: Role) -> SchedulerConfig {
     let pages = 33;
     SchedulerConfig {
         num_device_pages: pages,
         num_host_pages: pages,
-        ..config(role, vec![full(4)])
+        ..config(role, vec![full("full", 4)])
     }
 }
 
@@ -193,7 +194,7 @@ fn hit(engine: &Engine) -> (i32, i32) {
 }
 
 fn decode_worker() -> SchedulerConfig {
-    SchedulerConfig { num_host_pages: 33, ..config(Role::D, vec![full(4)]) }
+    SchedulerConfig { num_host_pages: 33, ..config(Role::D, vec![full("full", 4)]) }
 }
 
 #[test]

@@ -4,5 +4,7 @@
 mod aborts;
 mod engine;
 mod failed_loads;
+#[path = "../common/groups.rs"]
+mod groups;
 mod liveness;
 mod transfers;
