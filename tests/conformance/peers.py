@@ -132,6 +132,8 @@ class PrefillClient(PeerClient):
         for name in plan.remote_decode.request_ids if plan.remote_decode else ():
             self._life(name)
             self._owe(HandedOver(name), self._transfer_round(round_, name))
+        for name in plan.ended:
+            self._owe(PeerFailed(name), self._transfer_round(round_, name))
 
     def _deliver(self, event: Event) -> list[Event]:
         if isinstance(event, HandedOver):

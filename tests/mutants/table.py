@@ -245,4 +245,20 @@ MUTANTS = (
         "fused",
         "the_exemption_is_judged_at_admission",
     ),
+    Mutant(
+        "what rests on a load that failed is found by nobody (cache.md §8)",
+        "cache/unproven.rs",
+        "        loads.iter().for_each(|&load| self.name_over(load, block));",
+        "",
+        "fused",
+        "no_forward_reads_what_a_failed_load_left",
+    ),
+    Mutant(
+        "a landing over a load that failed starts over (§4)",
+        "scheduler/advance.rs",
+        "                if self.requests[key].holdings.torn {",
+        "                if false {",
+        "peers",
+        "a_landing_over_a_load_that_fails_starts_over_when_it_has_landed",
+    ),
 )

@@ -225,7 +225,8 @@ impl From<&WriteBackDoneEvent> for Event {
 pub struct LoadBackDoneEvent {
     /// The operation's number in the plan's `LoadBackOp`.
     op_id: u64,
-    /// Whether the bytes are there.
+    /// Whether the bytes are there. If not, whoever rests on them is retracted without its forwards: an
+    /// engine that ran one all the same must not tell its result by id.
     success: bool,
 }
 

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 use tokenspeed_recording::Call;
 use tokenspeed_scheduler as core;
 use tokenspeed_scheduler::StorageKeys;
 
-use crate::integers::Tokens;
+use crate::integers::{Integers, Tokens};
 use crate::items;
 use crate::scheduler::Scheduler;
 
@@ -43,20 +42,15 @@ impl Scheduler {
     }
 
     /// The blocks of the prefix pages of these content hashes in every cache group, as parallel lists
-    /// (group indices, content hashes, ordinals in the page): the keys of an external store.
-    fn expand_prefix_keys<'py>(
+    /// (group indices, content hashes, ordinals in the page): the keys of an external store. Raises
+    /// EventError for a hash that no page could have.
+    fn expand_prefix_keys(
         &self,
-        py: Python<'py>,
-        #[pyo3(from_py_with = items::of)] content_hashes: Vec<Bound<'py, PyString>>,
-    ) -> PyResult<Expanded<'py>> {
-        let blocks = self.core.read(py, |core| core.expand_prefix_pages(content_hashes.len()))?;
-        let mut keys = Expanded::default();
-        for (group, page, ordinal) in blocks {
-            keys.0.push(group);
-            keys.1.push(content_hashes[page].clone());
-            keys.2.push(ordinal);
-        }
-        Ok(keys)
+        py: Python<'_>,
+        #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
+    ) -> PyResult<(Vec<i64>, Vec<String>, Vec<i64>)> {
+        let keys = self.core.attached(py, |core| core.expand_prefix_keys(&content_hashes))?;
+        Ok((keys.group_ids, keys.content_hashes, keys.page_offsets))
     }
 
     /// Tells that the external store holds these blocks (parallel lists, as `expand_prefix_keys`
@@ -65,10 +59,11 @@ impl Scheduler {
     fn register_storage_keys(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = items::of)] group_ids: Vec<i64>,
+        group_ids: Integers<i64>,
         #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
-        #[pyo3(from_py_with = items::of)] page_offsets: Vec<i64>,
+        page_offsets: Integers<i64>,
     ) -> PyResult<()> {
+        let (group_ids, page_offsets) = (group_ids.0, page_offsets.0);
         let keys = StorageKeys { group_ids, content_hashes, page_offsets };
         self.core.call(
             py,
@@ -84,10 +79,11 @@ impl Scheduler {
     fn unregister_storage_keys(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = items::of)] group_ids: Vec<i64>,
+        group_ids: Integers<i64>,
         #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
-        #[pyo3(from_py_with = items::of)] page_offsets: Vec<i64>,
+        page_offsets: Integers<i64>,
     ) -> PyResult<()> {
+        let (group_ids, page_offsets) = (group_ids.0, page_offsets.0);
         let keys = StorageKeys { group_ids, content_hashes, page_offsets };
         self.core.call(
             py,
@@ -98,7 +94,3 @@ impl Scheduler {
         )
     }
 }
-
-/// Keys of an external store: group indices, content hashes, ordinals in the page.
-#[derive(Default, IntoPyObject)]
-struct Expanded<'py>(Vec<usize>, Vec<Bound<'py, PyString>>, Vec<usize>);

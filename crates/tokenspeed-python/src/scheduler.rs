@@ -31,10 +31,9 @@ const QUICK_ENDS: usize = 4;
 
 /// One engine's scheduler: requests and events in, plans out.
 ///
-/// Built from a SchedulerConfig; raises ConfigError for one that breaks a rule and UnsupportedError
-/// for what this version does not offer. May be called from several threads: calls take turns. A
-/// call that raises has changed nothing; after an InternalError of a call that broke off midway,
-/// every later call raises InternalError too.
+/// Built from a SchedulerConfig; raises ConfigError for one that breaks a rule. May be called from
+/// several threads: calls take turns. A call that raises has changed nothing; after an InternalError
+/// of a call that broke off midway, every later call raises InternalError too.
 #[pyclass(module = "tokenspeed.scheduler", frozen)]
 #[derive(Debug)]
 pub struct Scheduler {

@@ -96,7 +96,7 @@ pub struct SchedulerConfig {
     pub disable_prefix_cache: bool,
     /// An external store behind the host tier.
     pub enable_l3_storage: bool,
-    /// Record what enters and leaves the cache, to be drained.
+    /// Record what enters and leaves the Device's cache, to be drained.
     pub enable_kv_cache_events: bool,
     /// Fused only: prefill and decode may share a round.
     pub enable_mixed_prefill_decode: bool,

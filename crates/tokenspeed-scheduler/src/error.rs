@@ -211,9 +211,9 @@ pub enum Error {
         group_id: String,
     },
 
-    /// Something that this scheduler does not offer.
+    /// Something that this scheduler, as configured, does not offer.
     ///
-    /// ``unsupported: `enable_l3_storage`; leave it False``
+    /// ``unsupported: storage keys without `enable_l3_storage`; set it True``
     #[error("unsupported: {feature}")]
     UnsupportedFeature {
         /// What was asked for.

@@ -419,15 +419,15 @@ class Scheduler:
     ) -> tuple[list[int], list[str], list[int]]: ...
     def register_storage_keys(
         self,
-        group_ids: Sequence[int],
+        group_ids: _IntegersLike,
         content_hashes: Sequence[str],
-        page_offsets: Sequence[int],
+        page_offsets: _IntegersLike,
     ) -> None: ...
     def unregister_storage_keys(
         self,
-        group_ids: Sequence[int],
+        group_ids: _IntegersLike,
         content_hashes: Sequence[str],
-        page_offsets: Sequence[int],
+        page_offsets: _IntegersLike,
     ) -> None: ...
     def bootstrapping_size(self) -> int: ...
     def waiting_size(self) -> int: ...

@@ -72,6 +72,12 @@ impl Coordinator {
             }
         }
         self.transfers.pending.iter().for_each(|&(_, key)| count(key.page));
+        let loads = self.unproven.all().map(|(load, over)| {
+            over.iter().for_each(|(_, key)| count(key.page));
+            load
+        });
+        let (known, loads) = (self.transfers.loads_in_flight(), loads.count());
+        ensure!(known == loads, "{known} loads are in flight, and {loads} are watched");
         self.device.check("Device", &device, &mut count)?;
         if let Some(tier) = &self.host {
             tier.check("Host", &host, &mut count)?;
@@ -117,6 +123,10 @@ impl Coordinator {
                     holdings.row
                 );
                 if let Some(BlockKey { page, ordinal }) = self.device.key(group, block) {
+                    let key = (group, BlockKey { page, ordinal });
+                    let mut under = self.unproven.loads_under(key);
+                    let known = under.all(|load| holdings.rests_on.contains(&load));
+                    ensure!(known, "slot {slot} of group {group} rests on a load and nobody knows");
                     let at = slot / geometry.blocks_per_page;
                     let own = slot % geometry.blocks_per_page == usize::from(ordinal)
                         && pages.get(at) == Some(&page);

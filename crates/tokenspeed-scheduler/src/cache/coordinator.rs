@@ -9,6 +9,7 @@ use super::persistent::{ChangedCell, PersistentTable, PersistentTables};
 use super::stored::StoredKeys;
 use super::tier::{BlockKey, EntryFacts, Tier, TierKind};
 use super::transfer::Transfers;
+use super::unproven::Unproven;
 use crate::config::SchedulerConfig;
 use crate::identity::{ContentHash, PageId, PrefixPages};
 
@@ -28,6 +29,7 @@ pub struct Coordinator {
     /// What must be fetched into the Host before it can be loaded.
     pub(super) stored: StoredKeys,
     pub(super) transfers: Transfers,
+    pub(super) unproven: Unproven,
     pub(super) persistent: PersistentTables,
     /// Published blocks stream to the Host, and a finish stores what is cached: not on the decode role.
     pub(super) streams: bool,
@@ -60,6 +62,7 @@ impl Coordinator {
                 .then(|| Tier::new(TierKind::Host, host_parents, &geometries)),
             stored: StoredKeys::default(),
             transfers: Transfers::default(),
+            unproven: Unproven::default(),
             persistent: PersistentTables::new(geometries.len(), config.max_batch_size as usize + 1),
             streams: config.streams_to_host(),
             promised: vec![0; geometries.len()],

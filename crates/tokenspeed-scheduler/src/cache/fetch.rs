@@ -1,5 +1,5 @@
-//! Host hits that must first be fetched from an external store (L3), and loads that failed
-//! (`cache.md` §8; `scheduler.md` §1, L3 Host prefetch).
+//! Host hits that must first be fetched from an external store, L3 (`cache.md` §8; `scheduler.md` §1,
+//! L3 Host prefetch).
 
 use super::admission::{FirstAdmission, NoCapacity};
 use super::coordinator::Coordinator;
@@ -209,36 +209,5 @@ impl Coordinator {
             let depth = depth.expect("a fetched page is one of its hit's");
             self.cache_on_device(group, device, key, facts, (&chain[..=depth], tokens));
         }
-    }
-
-    /// A load has failed: its destination does not hold what the index may say since its admission.
-    pub(super) fn unindex_failed(&mut self, copy: BlockCopy) {
-        if self.device.key(copy.group, copy.device) == Some(copy.key) {
-            self.evict_from_device(copy.group, copy.device);
-        }
-    }
-
-    /// Takes pages out of both indices, and out of the stores on their way: what they say was computed
-    /// from blocks that did not hold what they should. The Device blocks that are named no more.
-    pub fn disown(&mut self, pages: &[PageId]) -> Vec<(GroupIndex, BlockId)> {
-        let mut disowned = Vec::new();
-        for group in 0..self.geometries.len() {
-            for &page in pages {
-                for ordinal in 0..self.geometries[group].blocks_per_page {
-                    let block = self.device.lookup(group, page, ordinal);
-                    if block != HOLE {
-                        self.evict_from_device(group, block);
-                        disowned.push((group, block));
-                    }
-                    let Some(host) = &mut self.host else { continue };
-                    let block = host.lookup(group, page, ordinal);
-                    if block != HOLE {
-                        host.evict(&mut self.pages, group, block);
-                    }
-                }
-            }
-        }
-        self.transfers.disown(pages);
-        disowned
     }
 }

@@ -1,6 +1,7 @@
 //! What one request holds of the cache, and how far it has published (`cache.md` §3 and §6).
 
 use super::table::Table;
+use super::transfer::OpId;
 use crate::identity::PageId;
 
 /// A request's tables and publication progress. They change when an admission succeeds and at no
@@ -22,6 +23,10 @@ pub struct Holdings {
     /// Aligned boundaries whose state an admitted prefill window materializes, in tokens, and that no
     /// successful admission has covered yet (`scheduler.md` §1.2).
     pub state_boundaries: Vec<i64>,
+    /// Loads under what it hit; some may have landed.
+    pub rests_on: Vec<OpId>,
+    /// One of them has failed while a peer was at work: what it holds is not what its tokens say.
+    pub torn: bool,
 }
 
 /// One group's part.

@@ -197,18 +197,22 @@ impl Coordinator {
         canonical
     }
 
-    /// Orders the loads that an admission has collected as one operation.
-    pub(super) fn finish_load(&mut self, load: Load, first: Option<FirstAdmission<'_>>) {
+    /// Orders the loads that an admission has collected as one operation, if there are any.
+    pub(super) fn finish_load(&mut self, load: Load, first: FirstAdmission<'_>) -> Option<OpId> {
         let blocks = load.blocks;
-        let Some(first) = first.filter(|_| !blocks.is_empty()) else {
-            return;
-        };
+        if blocks.is_empty() {
+            return None;
+        }
         let fetches = blocks.iter().any(|copy| copy.fetched);
         let pages = if fetches { first.hit.total_pages } else { 0 };
         let chain = first.pages[..pages].to_vec();
         chain.iter().for_each(|&page| self.pages.retain(page));
         let tokens = first.tokens[..self.tokens_of(pages) as usize].to_vec();
         let op_id = self.transfers.start(Transfer::Load { blocks: blocks.clone(), chain, tokens });
+        let named = |copy: &&BlockCopy| self.device.key(copy.group, copy.device) == Some(copy.key);
+        let named: Vec<_> =
+            blocks.iter().filter(named).map(|copy| (copy.group, copy.key)).collect();
+        self.load_is_ordered(op_id, named);
         let order = &mut self.transfers.load_back;
         order.start(op_id);
         let prefetch = blocks.iter().map(|copy| i32::from(copy.fetched)).collect();
@@ -217,6 +221,7 @@ impl Coordinator {
             let hash = *self.pages.hash(copy.key.page);
             order.add(copy.group, copy.host, copy.device, hash, copy.key.ordinal);
         }
+        Some(op_id)
     }
 
     /// The copies ordered since the last call: the plan's write-back and load-back.
@@ -230,23 +235,22 @@ impl Coordinator {
     /// A copy has ended: a store publishes its Host entries, a fetch both ends of its own, and every pin
     /// is dropped. A number that is not in flight is ignored: acknowledgements may come late.
     ///
-    /// What a failed load should have brought is in no index, and the Device blocks that do not hold it
-    /// are handed over: whoever holds one has read what was not there.
-    pub fn complete_transfer(&mut self, op_id: OpId, success: bool) -> Vec<(GroupIndex, BlockId)> {
+    /// What was named over a load that failed is in no index any more; who rests on it has read what was
+    /// not there.
+    pub fn complete_transfer(&mut self, op_id: OpId, success: bool) {
         match self.transfers.complete(op_id) {
-            None => Vec::new(),
+            None => {}
             Some(Transfer::Store { guard, blocks }) => {
                 blocks.into_iter().for_each(|copy| self.complete_store(guard, copy));
-                Vec::new()
             }
             Some(Transfer::Load { blocks, chain, tokens }) => {
-                let failed = blocks.iter().filter(|_| !success).map(|c| (c.group, c.device));
-                let failed = failed.collect();
+                match success {
+                    true => self.load_has_landed(op_id),
+                    false => self.load_has_failed(op_id),
+                }
                 for copy in blocks {
-                    match success {
-                        true if copy.fetched => self.index_fetched(copy, &chain, &tokens),
-                        true => {}
-                        false => self.unindex_failed(copy),
+                    if success && copy.fetched {
+                        self.index_fetched(copy, &chain, &tokens);
                     }
                     let host = self.host.as_mut().expect("a load needs a Host tier");
                     match copy.fetched {
@@ -257,7 +261,6 @@ impl Coordinator {
                     self.pages.release(copy.key.page);
                 }
                 self.forget_pages(&chain);
-                failed
             }
         }
     }

@@ -19,6 +19,7 @@ pub mod stored;
 pub mod table;
 pub mod tier;
 pub mod transfer;
+pub mod unproven;
 
 pub use coordinator::Coordinator;
 pub use demand::Demand;

@@ -121,15 +121,17 @@ impl Coordinator {
         let per_page = self.geometries[group].blocks_per_page;
         let chain = &progress.pages[..=slot / per_page];
         let (page, ordinal) = (chain[chain.len() - 1], slot % per_page);
+        let key = BlockKey { page, ordinal: ordinal as u16 };
         let canonical = self.device.lookup(group, page, ordinal);
         if canonical == HOLE {
             let facts =
                 EntryFacts { epoch: holdings.epoch, slot: slot as u32, kind, acquired: false };
-            let key = BlockKey { page, ordinal: ordinal as u16 };
             self.cache_on_device(group, block, key, facts, (chain, progress.tokens));
+            self.publish_over(&mut holdings.rests_on, (group, key));
             return true;
         }
         if canonical != block {
+            self.rest_on(&mut holdings.rests_on, (group, key));
             self.device.retain(group, canonical);
             let mut cells = self.persistent.row(group, holdings.row);
             holdings.groups[group].table.repoint(&mut cells, slot, canonical);

@@ -17,8 +17,8 @@ pub type OpId = u64;
 pub enum StoreGuard {
     /// They stay owned until the acknowledgement.
     PinnedUntilAck,
-    /// The runtime orders the copy before anything else that the plan does to them; only a
-    /// retraction's store is of this kind.
+    /// The runtime orders the copy before anything else that the plan does to them: a retraction's
+    /// store, and that of a request which the plan ends.
     StreamOrdered,
 }
 
@@ -186,17 +186,20 @@ impl Transfers {
         Some(transfer)
     }
 
-    /// What stores of these pages bring is not to be named.
-    pub(super) fn disown(&mut self, pages: &[PageId]) {
+    /// What a store of this block brings is not to be named.
+    pub(super) fn disown(&mut self, group: GroupIndex, key: BlockKey) {
+        if !self.is_storing(group, key) {
+            return;
+        }
         for transfer in self.in_flight.values_mut() {
             if let Transfer::Store { blocks, .. } = transfer {
-                let void = blocks.iter_mut().filter(|copy| pages.contains(&copy.key.page));
+                let void = blocks.iter_mut().filter(|copy| (copy.group, copy.key) == (group, key));
                 void.for_each(|copy| copy.disowned = true);
             }
         }
     }
 
-    /// Whether a copy of that number is in flight, and which way it goes.
+    /// The copy of that number, if it is in flight.
     pub fn get(&self, op_id: OpId) -> Option<&Transfer> {
         self.in_flight.get(&op_id)
     }

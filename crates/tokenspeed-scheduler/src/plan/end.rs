@@ -61,7 +61,7 @@ impl Round<'_> {
     /// Ends a prompt on a prefill worker where nothing is owed and still none gets on: what residents hold
     /// splits parents between groups, so that the blocks that the bound counted are not to be had. The
     /// youngest goes, one under way before one that is complete. None could be retracted, since a peer
-    /// may have read part of it.
+    /// may have read part of it; its blocks are free with the peer's word.
     pub(super) fn end_stranded(&mut self) {
         let under_way = self.requests.prefilling_from(0);
         let Some(key) = under_way.or_else(|| self.requests.local_residents().last()) else {
@@ -76,8 +76,14 @@ impl Round<'_> {
     }
 
     /// Lets a request go, what it computed published and stored, and reports why. The store is ordered
-    /// before whatever this plan does to the blocks, as a retraction's is.
+    /// before whatever this plan does to the blocks, as a retraction's is. One whose blocks a peer may be
+    /// using is given up, as by an abort.
     fn end(&mut self, key: RequestKey, reason: AbortReason, text: String) {
+        let request_id = self.requests[key].id.clone();
+        self.build.aborts.push(AbortNotice { request_id, reason, text });
+        if self.rules.is_pinned_by_peer(self.requests[key].state()) {
+            return self.requests.give_up(key);
+        }
         let mut request = self.requests.remove(key);
         if request.holdings.is_resident() {
             let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
@@ -87,6 +93,5 @@ impl Round<'_> {
             self.cache.release(holdings);
         }
         self.cache.forget_pages(&request.pages);
-        self.build.aborts.push(AbortNotice { request_id: request.id, reason, text });
     }
 }

@@ -49,8 +49,8 @@ pub enum AbortReason {
     OutgrewPool,
     /// It generated its whole declared budget and the client did not finish it.
     BudgetSpent,
-    /// On a prefill worker, which never retracts: its blocks split parents between groups, so that its
-    /// next chunk does not fit although it is alone.
+    /// On a prefill worker, which never retracts: what its prompts hold splits the pool between groups, so
+    /// that none of them fits. Its blocks are free with the peer's word, as after an abort.
     PoolSplit,
 }
 

@@ -78,8 +78,8 @@ impl Round<'_> {
         }
     }
 
-    /// Nobody holds a block. Where nobody fits beside what is cached either, the first in line does
-    /// without that.
+    /// The prompt phases run again on what is free. Where nobody fits beside what is cached, and nobody
+    /// holds a block, the first in line does without what is cached.
     pub(super) fn serve_from_an_idle_pool(&mut self) {
         self.schedule_prompts();
         if self.build.is_empty()

@@ -66,6 +66,11 @@ impl State {
         matches!(self, State::Submitted | State::Retracted { recovers_in_order: false, .. })
     }
 
+    /// Holds blocks, and its next word is the peer's.
+    pub fn is_with_peer(self) -> bool {
+        matches!(self, State::RemotePrefilling | State::RemoteDecoding | State::Draining)
+    }
+
     /// Holds blocks.
     pub fn is_resident(self) -> bool {
         !matches!(self, State::Bootstrapping | State::Submitted | State::Retracted { .. })

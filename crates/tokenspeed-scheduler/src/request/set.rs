@@ -144,6 +144,15 @@ impl RequestSet {
         self.local_residents().chain(self.with_peer())
     }
 
+    /// Gives a resident up whose blocks a peer may be using: no result of it counts any more, and its
+    /// blocks stay fenced until the peer's word (`liveness.md` 3).
+    pub fn give_up(&mut self, key: RequestKey) {
+        let request = &mut self[key];
+        request.forwards_out = 0;
+        request.chunks_out = 0;
+        self.transition(key, State::Draining);
+    }
+
     /// Those of them that this engine may move, in submission order within each kind.
     pub fn local_residents(&self) -> impl Iterator<Item = RequestKey> + '_ {
         self.prefilling.iter().chain(&self.decoding).map(|&(_, key)| key)

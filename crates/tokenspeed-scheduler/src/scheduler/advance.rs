@@ -18,6 +18,26 @@ struct Expected {
     live: bool,
     state: State,
     owed: results::Owed,
+    /// A load under it will have failed.
+    torn: bool,
+}
+
+impl Expected {
+    fn of(request: &Request) -> Expected {
+        Expected {
+            live: true,
+            state: request.state(),
+            owed: results::Owed::of(request),
+            torn: request.holdings.torn,
+        }
+    }
+
+    /// Its blocks are taken, and it waits.
+    fn retract(&mut self) {
+        self.state =
+            State::Retracted { epoch: 0, resumes_generation: false, recovers_in_order: false };
+        self.owed.forfeit();
+    }
 }
 
 impl Scheduler {
@@ -40,17 +60,13 @@ impl Scheduler {
 
     fn foresee(&self, event: &Event, expected: &mut FxHashMap<RequestKey, Expected>) -> Result<()> {
         let Some(id) = event.request_id() else {
-            return self.foresee_acknowledgement(event);
+            return self.foresee_acknowledgement(event, expected);
         };
         let Some(key) = self.requests.find(id) else {
             return Ok(());
         };
         let request = &self.requests[key];
-        let now = expected.entry(key).or_insert_with(|| Expected {
-            live: true,
-            state: request.state(),
-            owed: results::Owed::of(request),
-        });
+        let now = expected.entry(key).or_insert_with(|| Expected::of(request));
         if !now.live || now.state == State::Draining {
             return Ok(());
         }
@@ -102,18 +118,16 @@ impl Scheduler {
                 if now.state == State::RemotePrefilling {
                     now.state = State::PrefillDone;
                     now.owed.sample_landed();
+                    if now.torn {
+                        now.retract();
+                    }
                 }
                 possible && role.transfers()
             }
             Event::Retract { .. } => {
                 let possible = !waits && now.state != State::RemoteDecoding;
                 if possible && now.state.is_resident() {
-                    now.state = State::Retracted {
-                        epoch: 0,
-                        resumes_generation: false,
-                        recovers_in_order: false,
-                    };
-                    now.owed.forfeit();
+                    now.retract();
                 }
                 possible
             }
@@ -141,18 +155,30 @@ impl Scheduler {
         })
     }
 
-    fn foresee_acknowledgement(&self, event: &Event) -> Result<()> {
-        let (op_id, is_store) = match *event {
-            Event::WriteBackDone { op_id } => (op_id, true),
-            Event::LoadBackDone { op_id, .. } => (op_id, false),
+    fn foresee_acknowledgement(
+        &self,
+        event: &Event,
+        expected: &mut FxHashMap<RequestKey, Expected>,
+    ) -> Result<()> {
+        let (op_id, is_store, failed) = match *event {
+            Event::WriteBackDone { op_id } => (op_id, true, false),
+            Event::LoadBackDone { op_id, success } => (op_id, false, !success),
             _ => return Ok(()),
         };
-        match self.cache.transfers().get(op_id) {
-            Some(transfer) if matches!(transfer, Transfer::Store { .. }) != is_store => {
-                Err(Error::UnknownOperation { op_id, event: event.name().into() })
-            }
-            _ => Ok(()),
+        let transfer = self.cache.transfers().get(op_id);
+        if transfer.is_some_and(|it| matches!(it, Transfer::Store { .. }) != is_store) {
+            return Err(Error::UnknownOperation { op_id, event: event.name().into() });
         }
+        if failed && transfer.is_some() {
+            for key in self.readers_of(op_id) {
+                let now = expected.entry(key).or_insert_with(|| Expected::of(&self.requests[key]));
+                now.torn = true;
+                if now.live && now.state.is_resident() && !now.state.is_with_peer() {
+                    now.retract();
+                }
+            }
+        }
+        Ok(())
     }
 
     fn carry_out(&mut self, event: Event) {
@@ -162,8 +188,10 @@ impl Scheduler {
                 return;
             }
             Event::LoadBackDone { op_id, success } => {
-                let failed = self.cache.complete_transfer(op_id, success);
-                self.retract_readers(failed);
+                match success {
+                    true => self.cache.complete_transfer(op_id, true),
+                    false => self.fail_load(op_id),
+                }
                 return;
             }
             _ => {}
@@ -190,7 +218,11 @@ impl Scheduler {
             Event::RemotePrefillDone { bootstrap_token, .. } => {
                 self.land_remote_prefill(key, bootstrap_token);
             }
-            Event::Retract { .. } => self.retract_without_snapshot(key),
+            Event::Retract { .. } => {
+                let recovering = self.requests[key].recovering;
+                let recovers_in_order = recovering && self.rules.config.role == Role::D;
+                self.retract_without_snapshot(key, recovers_in_order);
+            }
             Event::UpdateReserveNumTokens { .. } if !self.requests[key].state().is_resident() => {}
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
                 self.requests[key].reserve_next_tokens = Some(reserve_num_tokens);
@@ -199,16 +231,12 @@ impl Scheduler {
         }
     }
 
-    /// The client gives a request up. Blocks that a peer may be reading or writing are fenced until the
-    /// peer's word: nobody else may have them (`liveness.md` 3).
+    /// The client gives a request up.
     fn abort(&mut self, key: RequestKey) {
-        if !self.is_pinned_by_peer(key) {
-            return self.forget(key);
+        match self.is_pinned_by_peer(key) {
+            true => self.requests.give_up(key),
+            false => self.forget(key),
         }
-        let request = &mut self.requests[key];
-        request.forwards_out = 0;
-        request.chunks_out = 0;
-        self.requests.transition(key, State::Draining);
     }
 
     /// The peer has written a prompt, and sampled its first token. For one that was given up meanwhile this
@@ -220,6 +248,9 @@ impl Scheduler {
                 self.retractions_since_token = 0;
                 self.name_new_pages(key);
                 self.requests.transition(key, State::PrefillDone);
+                if self.requests[key].holdings.torn {
+                    self.retract_torn(key);
+                }
             }
             State::Draining => self.forget(key),
             _ => {}
@@ -251,7 +282,7 @@ impl Scheduler {
     /// The blocks do not hold what they should: nothing is published, and the request starts over as
     /// a new prompt (`scheduler.md` §4). Its forward was withheld: no result is owed any more. One that
     /// comes late by a handle of that stay, or before it is admitted again, counts for nothing.
-    pub(super) fn retract_without_snapshot(&mut self, key: RequestKey) {
+    pub(super) fn retract_without_snapshot(&mut self, key: RequestKey, recovers_in_order: bool) {
         if !self.requests[key].state().is_resident() {
             return;
         }
@@ -265,8 +296,6 @@ impl Scheduler {
         request.chunks_out = 0;
         request.reserve_next_tokens = None;
         request.prompt_tokens = request.num_tokens();
-        // A recovery of the decode role goes on here: its peer has done its part (`scheduler.md` §3.2).
-        let recovers_in_order = self.rules.config.role == Role::D && request.recovering;
         let resumes_generation = request.has_generated_output();
         let state = State::Retracted { epoch, resumes_generation, recovers_in_order };
         self.requests.transition(key, state);

@@ -1,38 +1,36 @@
 //! What a failed load leaves behind (`cache.md` §8; `scheduler.md` §4).
 
 use super::Scheduler;
-use crate::cache::{BlockId, GroupIndex};
+use crate::cache::OpId;
+use crate::config::Role;
 use crate::request::RequestKey;
 
 impl Scheduler {
-    /// Retracts, without a snapshot, whoever holds a block that a failed load should have filled: what they
-    /// computed behind it was computed from something else, and its pages are named no more. Whoever
-    /// holds one of those follows. A peer that is at work keeps its blocks: its own word decides.
-    pub(super) fn retract_readers(&mut self, failed: Vec<(GroupIndex, BlockId)>) {
-        let mut bad = failed;
-        while !bad.is_empty() {
-            let readers: Vec<(RequestKey, usize)> = self
-                .requests
-                .local_residents()
-                .filter_map(|key| Some((key, self.first_bad_page(key, &bad)?)))
-                .collect();
-            bad.clear();
-            for (key, page) in readers {
-                let pages = self.requests[key].pages.clone();
-                bad.extend(self.cache.disown(&pages[page.min(pages.len())..]));
-                self.retract_without_snapshot(key);
+    /// Ends a load that failed. What was named over it is named no more, and whoever rests on it is
+    /// retracted without a snapshot. Where a peer is at work the blocks are its own until its word; a
+    /// landing is retracted then.
+    pub(super) fn fail_load(&mut self, load: OpId) {
+        if self.cache.transfers().get(load).is_none() {
+            return;
+        }
+        self.cache.complete_transfer(load, false);
+        for key in self.readers_of(load) {
+            match self.requests[key].state().is_with_peer() {
+                true => self.requests[key].holdings.torn = true,
+                false => self.retract_torn(key),
             }
         }
     }
 
-    /// The first prefix page of which the request holds a bad block.
-    fn first_bad_page(&self, key: RequestKey, bad: &[(GroupIndex, BlockId)]) -> Option<usize> {
-        let groups = self.requests[key].holdings.groups.iter().enumerate();
-        let pages = groups.filter_map(|(group, held)| {
-            let is_bad = |&(_, block): &(usize, BlockId)| bad.contains(&(group, block));
-            let (slot, _) = held.table.held().find(is_bad)?;
-            Some(slot / self.cache.geometries()[group].blocks_per_page)
-        });
-        pages.min()
+    /// Residents that hit what the load was to bring, or what was computed over it.
+    pub(super) fn readers_of(&self, load: OpId) -> Vec<RequestKey> {
+        let residents = self.requests.residents();
+        residents.filter(|&key| self.requests[key].holdings.rests_on.contains(&load)).collect()
+    }
+
+    /// Takes the blocks of a resident that rests on a failed load. On the decode role it recovers here,
+    /// since its peer has done its part (`scheduler.md` §3.2).
+    pub(super) fn retract_torn(&mut self, key: RequestKey) {
+        self.retract_without_snapshot(key, self.rules.config.role == Role::D);
     }
 }

@@ -173,7 +173,7 @@ impl Scheduler {
 
     /// Content hashes, in hex, of the prefix pages that the next admissions may match, each once: what
     /// to ask an external store for. That is the next readmission alone, if one waits; otherwise
-    /// as many waiting prompts as there are rows, in submission order, but none while a prompt is under way or
+    /// as many waiting prompts as there are free rows, in submission order, but none while a prompt is under way or
     /// no block is left. The page of a prompt's last token is left out: that token is computed anyway.
     pub fn waiting_prefix_hashes(&self) -> Vec<String> {
         let candidates = match self.requests.next_readmission() {
@@ -195,18 +195,5 @@ impl Scheduler {
             return Vec::new();
         }
         self.requests.waiting.iter().take(self.rows.free()).collect()
-    }
-
-    /// Every block that prefix pages have: group index, page, ordinal in the page; group by group, in
-    /// each the pages as given.
-    pub fn expand_prefix_pages(&self, pages: usize) -> Vec<(usize, usize, usize)> {
-        let mut blocks = Vec::new();
-        for (group, config) in self.rules.config.cache_groups.iter().enumerate() {
-            let ordinals = self.rules.granularity / config.block_granularity;
-            for page in 0..pages {
-                blocks.extend((0..ordinals as usize).map(|ordinal| (group, page, ordinal)));
-            }
-        }
-        blocks
     }
 }

@@ -19,6 +19,25 @@ pub struct StorageKeys {
 }
 
 impl Scheduler {
+    /// Every block of the prefix pages of these content hashes, group by group.
+    ///
+    /// # Errors
+    /// [`Error::BadArrays`] for a hash that no page could have.
+    pub fn expand_prefix_keys(&self, content_hashes: &[String]) -> Result<StorageKeys> {
+        content_hashes.iter().try_for_each(|hash| content_hash(hash).map(drop))?;
+        let mut keys = StorageKeys::default();
+        for (group, geometry) in self.cache.geometries().iter().enumerate() {
+            for hash in content_hashes {
+                for ordinal in 0..geometry.blocks_per_page {
+                    keys.group_ids.push(group as i64);
+                    keys.content_hashes.push(hash.clone());
+                    keys.page_offsets.push(ordinal as i64);
+                }
+            }
+        }
+        Ok(keys)
+    }
+
     /// Tells that the external store holds these blocks: from now on a probe counts them as Host hits
     /// that must be fetched. Known keys are told again for free; beyond
     /// [`STORED_KEYS_MAX`](crate::cache::stored::STORED_KEYS_MAX) those told longest ago are forgotten.
@@ -69,10 +88,7 @@ impl Scheduler {
             let rule = format!("name groups by index, 0 to {}", geometries.len() - 1);
             return Err(bad("group_ids", format!("the entry {group}"), rule));
         };
-        let Some(content) = ContentHash::from_hex(hash) else {
-            let rule = "hold content hashes of 64 hexadecimal digits".into();
-            return Err(bad("content_hashes", format!("the entry '{hash}'"), rule));
-        };
+        let content = content_hash(hash)?;
         let blocks = geometry.blocks_per_page;
         match u16::try_from(offset) {
             Ok(ordinal) if usize::from(ordinal) < blocks => Ok((group as usize, content, ordinal)),
@@ -82,6 +98,13 @@ impl Scheduler {
             }
         }
     }
+}
+
+fn content_hash(hex: &str) -> Result<ContentHash> {
+    ContentHash::from_hex(hex).ok_or_else(|| {
+        let rule = "hold content hashes of 64 hexadecimal digits".into();
+        bad("content_hashes", format!("the entry '{hex}'"), rule)
+    })
 }
 
 fn bad(array: &str, value: String, rule: String) -> Error {

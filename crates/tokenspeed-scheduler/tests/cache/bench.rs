@@ -5,35 +5,24 @@ use tokenspeed_scheduler::cache::holdings::Computed;
 use tokenspeed_scheduler::cache::{
     Coordinator, CopyOp, Demand, Hit, Holdings, Progress, StoreGuard,
 };
-use tokenspeed_scheduler::config::{
-    CacheGroupConfig, CacheGroupFamily, CacheRetention, GroupKind, SchedulerConfig,
-};
+use tokenspeed_scheduler::config::{CacheGroupConfig, GroupKind, SchedulerConfig};
 use tokenspeed_scheduler::identity::{ContentHash, PageId};
+
+use crate::groups;
 
 /// A full group of blocks of `g` tokens, `k` of them in a parent.
 pub fn full(g: i64, k: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "full".into(),
-        block_granularity: g,
-        total_pages: 1,
-        cache_blocks_per_lcm_block: k,
-        ..CacheGroupConfig::default()
-    }
+    groups::packed(groups::full("full", g), k)
 }
 
 /// A sliding group of `window` tokens.
 pub fn sliding(g: i64, k: i64, window: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "sliding".into(),
-        retention: CacheRetention::SlidingWindow,
-        sliding_window_tokens: Some(window),
-        ..full(g, k)
-    }
+    groups::packed(groups::sliding("sliding", g, window), k)
 }
 
 /// A state group.
 pub fn state(g: i64, k: i64) -> CacheGroupConfig {
-    CacheGroupConfig { group_id: "state".into(), family: CacheGroupFamily::State, ..full(g, k) }
+    groups::packed(groups::state("state", g), k)
 }
 
 /// One request.
@@ -169,7 +158,7 @@ impl Bench {
     /// Ends it; its store is acknowledged at once.
     pub fn finish(&mut self, mut guest: Guest) {
         let stores = self.flush(&mut guest);
-        stores.op_ids.iter().for_each(|&op| drop(self.cache.complete_transfer(op, true)));
+        stores.op_ids.iter().for_each(|&op| self.cache.complete_transfer(op, true));
         self.leave(guest);
     }
 

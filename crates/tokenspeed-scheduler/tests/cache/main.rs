@@ -2,6 +2,8 @@
 
 mod admission;
 mod bench;
+#[path = "../common/groups.rs"]
+mod groups;
 mod host;
 mod identity;
 mod ledger;

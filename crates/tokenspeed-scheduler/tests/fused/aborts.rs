@@ -5,7 +5,8 @@ use tokenspeed_scheduler::Event;
 
 use crate::client::Outcome;
 use crate::engine::Engine;
-use crate::world::{R, World, full, sliding};
+use crate::groups::{full, sliding};
+use crate::world::{R, World};
 
 /// The client gives up between the launch and the result of the last chunk.
 #[test]

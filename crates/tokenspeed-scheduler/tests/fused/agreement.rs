@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::client::Life;
 use crate::engine::Engine;
-use crate::world::{R, World, full, mix, packed, sliding};
+use crate::groups::{full, packed, sliding};
+use crate::world::{R, World, mix};
 
 /// Set for a process that is to be a rank.
 const RANK: &str = "TOKENSPEED_TEST_RANK";

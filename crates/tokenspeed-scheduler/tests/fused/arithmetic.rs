@@ -3,7 +3,8 @@
 use tokenspeed_scheduler::Error;
 
 use crate::engine::Engine;
-use crate::world::{R, World, full, packed, sliding, state};
+use crate::groups::{full, packed, sliding, state};
+use crate::world::{R, World};
 
 fn two_groups(blocks: i64) -> World {
     let groups = vec![full("full", 16), sliding("window", 16, 32)];

@@ -5,7 +5,8 @@
 use tokenspeed_scheduler::KvEvent;
 
 use crate::engine::Engine;
-use crate::world::{R, World, full, sliding, state};
+use crate::groups::{full, sliding, state};
+use crate::world::{R, World};
 
 /// How many pages a drain removes and stores.
 fn counts(events: &[KvEvent]) -> (usize, usize) {

@@ -72,6 +72,13 @@ impl Life {
         self.landed - self.prompt
     }
 
+    /// The results that are out will count for nothing; their tokens.
+    pub fn forfeit(&mut self) -> Vec<Vec<i32>> {
+        self.tokens.truncate(self.landed);
+        self.hashes.truncate(self.landed);
+        self.out.drain(..).map(|result| result.tokens).collect()
+    }
+
     /// Appends a token.
     pub fn extend(&mut self, token: i32) {
         let prior = self.hashes.last().copied().unwrap_or(0);

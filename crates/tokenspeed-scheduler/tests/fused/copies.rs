@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokenspeed_scheduler::Event;
 
 use crate::engine::Engine;
-use crate::world::{R, World, full, mix, sliding, state};
+use crate::groups::{full, sliding, state};
+use crate::world::{R, World, mix};
 
 /// Two requests that grow past the pool, with a Host that takes what is retracted; copies end rounds
 /// after they were ordered.

@@ -1,13 +1,16 @@
 //! A simulated device. A cell holds the hash of all tokens up to the one whose row it is, so that a
 //! block which was given away, zeroed or never written reads as something else than what it should.
 //! Copies move as late as their guard allows: a pinned store reads its source when it is acknowledged,
-//! a stream-ordered one ahead of everything else that the plan does (`runtime.md`).
+//! a stream-ordered one ahead of everything else that the plan does (`runtime.md`). A load that will fail
+//! brings rot, and whoever reads rot writes rot; once the failure has been told nobody may read any.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use tokenspeed_scheduler::config::GroupKind;
 use tokenspeed_scheduler::{CacheGroupConfig, Event, ExecutionPlan};
+
+use crate::world::mix;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Tier {
@@ -41,6 +44,8 @@ pub struct Device {
     in_flight: BTreeMap<u64, InFlight>,
     /// A fault: stream-ordered stores read their source late as well.
     pub unfenced: bool,
+    /// A fault: of so many loads one fails; 0 where none does.
+    pub one_load_fails_of: u64,
 }
 
 /// One request's part of a forward.
@@ -63,7 +68,7 @@ pub struct Forward<'a> {
 impl Device {
     pub fn new(groups: &[CacheGroupConfig]) -> Device {
         let (memory, in_flight) = (HashMap::new(), BTreeMap::new());
-        Device { groups: groups.to_vec(), memory, in_flight, unfenced: false }
+        Device { groups: groups.to_vec(), memory, in_flight, unfenced: false, one_load_fails_of: 0 }
     }
 
     /// Carries out everything of a plan that comes before its forward: copies out, zeroing, copies in.
@@ -94,7 +99,8 @@ impl Device {
                 let from = (Tier::Host, group as usize, load_back.src_pages[at][i]);
                 let to = (Tier::Device, group as usize, load_back.dst_pages[at][i]);
                 let bytes = self.read(from).expect("a load reads what a store has brought");
-                self.overwrite(to, bytes.clone());
+                let brought = if self.fails(op_id) { rotten(&bytes) } else { bytes.clone() };
+                self.overwrite(to, brought);
                 copies.push(Copy { from, to, bytes });
             }
             self.in_flight.insert(op_id, InFlight { is_load: true, pinned: true, copies });
@@ -116,9 +122,18 @@ impl Device {
             }
         }
         match ended.is_load {
-            true => Event::LoadBackDone { op_id, success: true },
+            true => Event::LoadBackDone { op_id, success: !self.fails(op_id) },
             false => Event::WriteBackDone { op_id },
         }
+    }
+
+    fn fails(&self, op_id: u64) -> bool {
+        self.one_load_fails_of > 0 && mix(op_id, 5).is_multiple_of(self.one_load_fails_of)
+    }
+
+    /// Whether a load that will fail has not been told of: then rot may be read.
+    fn may_rot(&self) -> bool {
+        self.in_flight.iter().any(|(&op_id, flight)| flight.is_load && self.fails(op_id))
     }
 
     /// Copies not yet acknowledged.
@@ -128,49 +143,80 @@ impl Device {
 
     /// Runs one request's forward: it reads what its positions attend to, then writes its rows.
     pub fn forward(&mut self, f: &Forward<'_>) {
-        for group in 0..self.groups.len() {
+        let groups = 0..self.groups.len();
+        let rots = groups.clone().filter(|&group| self.reads_rot(f, group)).count() > 0;
+        let hashes = if rots { rotten(f.hashes) } else { f.hashes.to_vec() };
+        for group in groups {
             match self.groups[group].kind() {
-                GroupKind::State => self.forward_state(f, group),
-                GroupKind::Full => self.forward_rows(f, group, 0),
-                GroupKind::Sliding { window } => {
-                    let first_read = f.computed.start.saturating_sub(window as usize - 1);
-                    self.forward_rows(f, group, first_read);
-                }
+                GroupKind::State => self.write_state(f, group, &hashes),
+                _ => self.write_rows(f, group, &hashes),
             }
         }
     }
 
-    fn forward_rows(&mut self, f: &Forward<'_>, group: usize, first_read: usize) {
+    /// Reads what the forward's positions attend to in a group: the rows behind them, or the state block
+    /// that holds the state behind the last of them. Whether any of it is rotten; nothing else may be
+    /// wrong with it.
+    fn reads_rot(&self, f: &Forward<'_>, group: usize) -> bool {
+        let Range { start, .. } = f.computed;
+        let mut at = match self.groups[group].kind() {
+            GroupKind::State => {
+                let g = self.groups[group].block_granularity as usize;
+                let read = start.checked_sub(1);
+                let found = read.map(|at| self.read(self.slot(f, group, at / g)));
+                return found.is_some_and(|found| {
+                    self.is_rotten(f, group, start - 1..start, found.as_deref())
+                });
+            }
+            GroupKind::Full => 0,
+            GroupKind::Sliding { window } => start.saturating_sub(window as usize - 1),
+        };
         let g = self.cells(group);
-        let mut at = first_read;
-        while at < f.computed.start {
-            let end = ((at / g + 1) * g).min(f.computed.start);
+        let mut rots = false;
+        while at < start {
+            let end = ((at / g + 1) * g).min(start);
             let cells = self.memory.get(&self.slot(f, group, at / g));
             let found = cells.and_then(|cells| cells.get(at % g..at % g + end - at));
-            let expected = Some(&f.hashes[at..end]);
-            assert_eq!(found, expected, "'{}' reads {at}..{end} of group {group}", f.id);
+            rots |= self.is_rotten(f, group, at..end, found);
             at = end;
         }
+        rots
+    }
+
+    fn is_rotten(
+        &self,
+        f: &Forward<'_>,
+        group: usize,
+        read: Range<usize>,
+        found: Option<&[u64]>,
+    ) -> bool {
+        let expected = &f.hashes[read.clone()];
+        let is_rot = |(found, expected): (&u64, &u64)| found == expected || *found == !expected;
+        if self.may_rot() && found.is_some_and(|f| f.iter().zip(expected).all(is_rot)) {
+            return found != Some(expected);
+        }
+        assert_eq!(found, Some(expected), "'{}' reads {read:?} of group {group}", f.id);
+        false
+    }
+
+    fn write_rows(&mut self, f: &Forward<'_>, group: usize, hashes: &[u64]) {
+        let g = self.cells(group);
         for at in f.computed.start..f.written_end {
-            let hash = if at < f.computed.end { f.hashes[at] } else { 1 };
+            let kept = hashes.get(at).filter(|_| at < f.computed.end);
+            let hash = kept.copied().unwrap_or(1);
             let place = self.slot(f, group, at / g);
             self.memory.get_mut(&place).expect("a granted block was zeroed")[at % g] = hash;
         }
     }
 
-    /// A state block holds the state behind its last token; the forward leaves the one at its end,
-    /// and the one at the last page boundary that it passes (`scheduler.md` §1.2).
-    fn forward_state(&mut self, f: &Forward<'_>, group: usize) {
+    /// The forward leaves the state at its end, and the one at the last page boundary that it passes
+    /// (`scheduler.md` §1.2).
+    fn write_state(&mut self, f: &Forward<'_>, group: usize, hashes: &[u64]) {
         let g = self.groups[group].block_granularity as usize;
         let Range { start, end } = f.computed;
-        if start > 0 {
-            let found = self.read(self.slot(f, group, (start - 1) / g));
-            let expected = Some(vec![f.hashes[start - 1]]);
-            assert_eq!(found, expected, "'{}' resumes state group {group} at {start}", f.id);
-        }
         let boundary = f.checkpoint_page.map_or(end, |page| end / page * page);
         for at in [boundary, end].into_iter().filter(|&at| at > start) {
-            self.memory.insert(self.slot(f, group, (at - 1) / g), vec![f.hashes[at - 1]]);
+            self.memory.insert(self.slot(f, group, (at - 1) / g), vec![hashes[at - 1]]);
         }
     }
 
@@ -217,4 +263,8 @@ impl Device {
     fn parent(&self, (_, group, block): Place) -> i64 {
         (i64::from(block) - 1) / self.groups[group].cache_blocks_per_lcm_block
     }
+}
+
+fn rotten(hashes: &[u64]) -> Vec<u64> {
+    hashes.iter().map(|hash| !hash).collect()
 }

@@ -16,6 +16,7 @@ use tokenspeed_scheduler::{Event, ExecutionPlan, Handle, KvEvent, Result, Schedu
 use crate::client::{Life, Outcome, ResultOut};
 use crate::consumer::Consumer;
 use crate::device::{Device, Forward};
+use crate::summary;
 use crate::world::{Asked, World};
 
 /// A world being played.
@@ -133,10 +134,19 @@ impl Engine {
     /// results that were out: by the contract none of them arrives.
     pub fn retract(&mut self, id: &str) -> Vec<Vec<i32>> {
         self.advance(vec![Event::Retract { request_id: id.into() }]).expect("it was admitted");
-        let life = self.life(id);
-        life.tokens.truncate(life.landed);
-        life.hashes.truncate(life.landed);
-        life.out.drain(..).map(|result| result.tokens).collect()
+        self.life(id).forfeit()
+    }
+
+    /// A load has failed, and retracted requests without their forwards: their results count for nothing,
+    /// and an engine that names requests by id does not tell them.
+    fn drop_forfeited(&mut self) {
+        let owed = self.scheduler.owed_results();
+        let is_owed = |id: &str| owed.iter().any(|result| *result.request_id == *id);
+        for (id, life) in &mut self.lives {
+            if life.outcome.is_none() && !is_owed(id) {
+                life.forfeit();
+            }
+        }
     }
 
     /// The handle of a request in the last plan.
@@ -146,12 +156,16 @@ impl Engine {
         batch.handles[at.expect("it is in the batch")]
     }
 
-    /// One round: what is due lands, a plan is made and launched. The plan in short:
-    /// `P a[0+8/24] b[4+4/8]; D c d; R e; X f`, each part where there is any: chunks as begin + size /
-    /// prompt, decodes, whom the round retracted, whom it ended; `-` for an empty one.
+    /// One round: what is due lands, a plan is made and launched. The plan as [`summary::of`] tells it.
     pub fn round(&mut self) -> String {
         let events = self.due();
+        let is_failure =
+            |event: &Event| matches!(event, Event::LoadBackDone { success: false, .. });
+        let failed = events.iter().any(is_failure);
         self.advance(events).expect("results that are owed are welcome");
+        if failed {
+            self.drop_forfeited();
+        }
         let was_owed = self.is_owed();
         let plan = self.scheduler.next_execution_plan().expect("a plan can always be made");
         let mirrored = self.mirror.next_execution_plan().expect("a plan can always be made");
@@ -186,7 +200,7 @@ impl Engine {
         self.round += 1;
         let moves = !plan.batch.request_ids.is_empty() || !plan.aborts.is_empty();
         let lives = self.lives.values().any(|life| life.outcome.is_none());
-        let round = self.summary();
+        let round = summary::of(&self.plan, &self.ids);
         self.log.push(round.clone());
         let moves = moves || !lives || was_owed;
         assert!(moves, "nothing moves, nothing is owed: {:#?}", self.last_rounds());
@@ -369,28 +383,6 @@ impl Engine {
             tables,
             checkpoint_page: is_prefill.then_some(page),
         });
-    }
-
-    fn summary(&self) -> String {
-        let Batch { request_ids, num_extends, .. } = &self.plan.batch;
-        let batch = &self.plan.batch;
-        let mut parts = Vec::new();
-        let chunks: Vec<String> = (0..*num_extends)
-            .map(|at| {
-                let (begin, size) = (batch.extend_prefix_lens[at], batch.input_lengths[at]);
-                format!("{}[{begin}+{size}/{}]", request_ids[at], batch.prefill_lengths[at])
-            })
-            .collect();
-        let decodes = request_ids[*num_extends..].iter().map(|id| id.to_string()).collect();
-        let retracted = self.plan.retracted.iter().map(|handle| self.ids[handle].clone()).collect();
-        let ended = self.plan.aborts.iter().map(|notice| notice.request_id.to_string()).collect();
-        for (letter, ids) in [("P", chunks), ("D", decodes), ("R", retracted), ("X", ended)] {
-            let ids: Vec<String> = ids;
-            if !ids.is_empty() {
-                parts.push(format!("{letter} {}", ids.join(" ")));
-            }
-        }
-        if parts.is_empty() { "-".into() } else { parts.join("; ") }
     }
 }
 

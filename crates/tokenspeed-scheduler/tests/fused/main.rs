@@ -28,6 +28,8 @@ mod consumer;
 mod copies;
 mod device;
 mod engine;
+#[path = "../common/groups.rs"]
+mod groups;
 mod liveness;
 mod prefix_cache;
 mod pressure;
@@ -36,6 +38,7 @@ mod rules_admission;
 mod rules_recovery;
 mod rules_retraction;
 mod standstills;
+mod summary;
 mod sweep;
 mod withheld;
 mod world;

@@ -1,7 +1,8 @@
 //! Scenarios 14 to 19: the prefix cache.
 
 use crate::engine::Engine;
-use crate::world::{R, World, full, packed, sliding, state};
+use crate::groups::{full, packed, sliding, state};
+use crate::world::{R, World};
 
 /// Four equal prompts in one round, nothing cached; the first is aborted before its forward returns.
 /// Whoever shares a block reads what was written before (the device looks), writer or no writer.

@@ -1,7 +1,8 @@
 //! `scheduler.md` §1: what an admission asks for, and how a prompt is cut.
 
 use crate::engine::Engine;
-use crate::world::{R, World, full, sliding, state};
+use crate::groups::{full, sliding, state};
+use crate::world::{R, World};
 
 /// One token a block, so that a table's length is what was granted, in tokens.
 fn by_token(width: i64, chunk: i64) -> World {

@@ -4,7 +4,8 @@
 
 use crate::client::{Life, Outcome};
 use crate::engine::Engine;
-use crate::world::{Asked, R, World, full, packed, sliding, state};
+use crate::groups::{full, packed, sliding, state};
+use crate::world::{Asked, R, World};
 
 /// Plays the requests, each from its round on, for every grammar, depth and number of tokens accepted.
 fn serve(world: &World, asked: &[(&str, u64, Asked)]) {

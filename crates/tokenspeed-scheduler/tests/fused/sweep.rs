@@ -2,10 +2,21 @@
 //! every row that a forward reads, and everyone gets an answer.
 
 use crate::engine::Engine;
-use crate::world::{R, World, full, mix, packed, sliding, state};
+use crate::groups::{full, packed, sliding, state};
+use crate::world::{R, World, mix};
 
 #[test]
 fn every_forward_reads_what_its_request_wrote() {
+    sweep(0..400, 0);
+}
+
+/// Nobody reads what was computed over a load that is known to have failed.
+#[test]
+fn no_forward_reads_what_a_failed_load_left() {
+    sweep(400..800, 3);
+}
+
+fn sweep(seeds: std::ops::Range<u64>, one_load_fails_of: u64) {
     let kinds = [
         vec![full("f", 4)],
         vec![packed(full("f", 2), 3), sliding("s", 4, 5)],
@@ -13,7 +24,7 @@ fn every_forward_reads_what_its_request_wrote() {
         vec![sliding("s", 2, 7), packed(state("m", 2), 2)],
         vec![packed(full("f", 4), 2), packed(sliding("s", 1, 3), 2), state("m", 4)],
     ];
-    for seed in 0..400 {
+    for seed in seeds {
         let draw = |what: u64, bound: u64| (mix(mix(7, seed), what) % bound) as i64;
         let width = 1 + draw(1, 3) * draw(2, 2);
         let world = World {
@@ -31,6 +42,7 @@ fn every_forward_reads_what_its_request_wrote() {
         };
         let mut engine = Engine::new(&world);
         engine.ack_after = 1 + draw(13, 3) as u64;
+        engine.device.one_load_fails_of = one_load_fails_of;
         for at in 0..10 {
             let draw = |what: u64, bound: u64| draw(100 * at + what, bound);
             let (prompt, output) = (1 + draw(20, 30), 1 + draw(21, 24));

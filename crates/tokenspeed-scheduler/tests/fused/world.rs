@@ -1,8 +1,8 @@
 //! The letters of the scenarios: a pool, and what is asked of it.
 
-use tokenspeed_scheduler::{
-    CacheGroupConfig, CacheGroupFamily, CacheRetention, RequestSpec, SchedulerConfig,
-};
+use tokenspeed_scheduler::{CacheGroupConfig, RequestSpec, SchedulerConfig};
+
+use crate::groups::full;
 
 /// A pool and its grammar, in the letters of the scenarios. Tokens and blocks as each field says.
 #[allow(non_snake_case)]
@@ -78,35 +78,6 @@ impl World {
             ..SchedulerConfig::default()
         }
     }
-}
-
-/// A full group of `g` tokens a block.
-pub fn full(id: &str, g: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: id.into(),
-        block_granularity: g,
-        total_pages: 1,
-        ..CacheGroupConfig::default()
-    }
-}
-
-/// A sliding group of window `window`.
-pub fn sliding(id: &str, g: i64, window: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        retention: CacheRetention::SlidingWindow,
-        sliding_window_tokens: Some(window),
-        ..full(id, g)
-    }
-}
-
-/// A group of recurrent states.
-pub fn state(id: &str, g: i64) -> CacheGroupConfig {
-    CacheGroupConfig { family: CacheGroupFamily::State, ..full(id, g) }
-}
-
-/// The same group, `k` blocks an LCM block.
-pub fn packed(group: CacheGroupConfig, k: i64) -> CacheGroupConfig {
-    CacheGroupConfig { cache_blocks_per_lcm_block: k, ..group }
 }
 
 /// What a client asks for. Counts are tokens.

@@ -2,14 +2,15 @@
 
 use tokenspeed_scheduler::{Event, Role, SchedulerConfig};
 
-use crate::engine::{Engine, config, full, tokens};
+use crate::engine::{Engine, config, tokens};
+use crate::groups::full;
 
 /// 29: A's blocks are being written by its peer; A is aborted and B admitted; the late write lands. A's
 /// blocks stay fenced until the peer's word.
 #[test]
 fn scenario_29_blocks_stay_fenced_until_the_peers_word() {
     for last_word in 0..3 {
-        let mut engine = Engine::new(&config(Role::D, vec![full(4)]));
+        let mut engine = Engine::new(&config(Role::D, vec![full("full", 4)]));
         engine.arrive("a", tokens(1, 15), 0);
         assert_eq!(engine.round(), "land a");
         let fenced = engine.blocks("a");
@@ -39,7 +40,7 @@ fn scenario_29_blocks_stay_fenced_until_the_peers_word() {
 /// Whatever else is reported of it, by id or by handle, the fence holds.
 #[test]
 fn a_request_that_was_given_up_is_its_peers_alone() {
-    let mut engine = Engine::new(&config(Role::D, vec![full(4)]));
+    let mut engine = Engine::new(&config(Role::D, vec![full("full", 4)]));
     engine.arrive("a", tokens(1, 15), 0);
     assert_eq!(engine.round(), "land a");
     let handle = engine.plan.remote_prefill.as_ref().expect("a lands").handles[0];
@@ -60,7 +61,8 @@ fn a_request_that_was_given_up_is_its_peers_alone() {
 /// 29 on the prefill side: the peer may be reading from the first chunk on, until its word.
 #[test]
 fn scenario_29_blocks_that_a_peer_reads_are_not_granted() {
-    let config = SchedulerConfig { max_scheduled_tokens: 8, ..config(Role::P, vec![full(4)]) };
+    let config =
+        SchedulerConfig { max_scheduled_tokens: 8, ..config(Role::P, vec![full("full", 4)]) };
     for rounds in 1..4 {
         let mut engine = Engine::new(&config);
         engine.arrive("a", tokens(1, 15), 0);
@@ -101,7 +103,7 @@ fn scenario_30_a_rejection_before_admission_leaves_nothing() {
     for role in [Role::P, Role::D] {
         for bootstrapped in [false, true] {
             for by_peer in [false, true] {
-                let mut engine = Engine::new(&config(role, vec![full(4)]));
+                let mut engine = Engine::new(&config(role, vec![full("full", 4)]));
                 engine.submit("a", tokens(1, 9), 0).expect("it fits");
                 if bootstrapped {
                     engine.tell(Event::Bootstrapped { request_id: "a".into() });
@@ -123,7 +125,7 @@ fn scenario_30_a_rejection_before_admission_leaves_nothing() {
 /// 26 and 27 on the prefill role: an abort ahead of the last chunk's result, which counts for nothing.
 #[test]
 fn scenario_26_a_prefill_workers_late_result_counts_for_nothing() {
-    let mut engine = Engine::new(&config(Role::P, vec![full(4)]));
+    let mut engine = Engine::new(&config(Role::P, vec![full("full", 4)]));
     engine.arrive("a", tokens(1, 9), 0);
     assert_eq!(engine.round(), "P a");
     engine.abort("a");
@@ -137,7 +139,7 @@ fn scenario_26_a_prefill_workers_late_result_counts_for_nothing() {
 /// 27 on the decode role: an engine takes the blocks under a step, and the prompt is asked for again.
 #[test]
 fn scenario_27_a_retracted_request_lands_again() {
-    let mut engine = Engine::new(&config(Role::D, vec![full(4)]));
+    let mut engine = Engine::new(&config(Role::D, vec![full("full", 4)]));
     engine.arrive("a", tokens(1, 9), 0);
     engine.round();
     engine.landed("a");
@@ -163,7 +165,7 @@ fn scenario_28_an_abort_at_each_edge() {
                 num_host_pages: host,
                 max_scheduled_tokens: 8,
                 overlap_schedule_depth: 1,
-                ..config(role, vec![full(4)])
+                ..config(role, vec![full("full", 4)])
             };
             let mut engine = Engine::new(&config);
             engine.arrive("a", tokens(1, 15), 0);

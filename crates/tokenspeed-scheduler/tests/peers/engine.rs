@@ -1,37 +1,9 @@
 //! Two mirrored schedulers of a role with a peer, and an engine that does what a test tells it.
 
 use tokenspeed_scheduler::{
-    CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Event, ExecutionPlan,
-    Handle, RequestSpec, Result, Role, Scheduler, SchedulerConfig,
+    CacheGroupConfig, Event, ExecutionPlan, Handle, RequestSpec, Result, Role, Scheduler,
+    SchedulerConfig,
 };
-
-pub fn full(g: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "full".into(),
-        block_granularity: g,
-        total_pages: 1,
-        transfer_policy: CacheTransferPolicy::FullSuffix,
-        ..CacheGroupConfig::default()
-    }
-}
-
-pub fn sliding(g: i64, window: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: "sliding".into(),
-        retention: CacheRetention::SlidingWindow,
-        sliding_window_tokens: Some(window),
-        ..full(g)
-    }
-}
-
-pub fn state(id: &str, g: i64) -> CacheGroupConfig {
-    CacheGroupConfig {
-        group_id: id.into(),
-        family: CacheGroupFamily::State,
-        transfer_policy: CacheTransferPolicy::LatestSnapshot,
-        ..full(g)
-    }
-}
 
 /// P = g = 4, a budget of 64 tokens, 8 usable blocks.
 pub fn config(role: Role, groups: Vec<CacheGroupConfig>) -> SchedulerConfig {
@@ -98,7 +70,12 @@ impl Engine {
     }
 
     pub fn try_tell(&mut self, event: Event) -> Result<()> {
-        self.both(|rank| rank.advance(vec![event.clone()]))
+        self.try_tell_all(vec![event])
+    }
+
+    /// Several events in one list.
+    pub fn try_tell_all(&mut self, events: Vec<Event>) -> Result<()> {
+        self.both(|rank| rank.advance(events.clone()))
     }
 
     pub fn tell(&mut self, event: Event) {
@@ -160,10 +137,23 @@ impl Engine {
     }
 
     /// Ends the copies that are in flight.
-    fn end_copies(&mut self) {
+    pub fn end_copies(&mut self) {
         for event in std::mem::take(&mut self.copies) {
             self.tell(event);
         }
+    }
+
+    /// Ends the stores that are in flight, and leaves the loads.
+    pub fn end_stores(&mut self) {
+        let is_store = |event: &Event| matches!(event, Event::WriteBackDone { .. });
+        let (stores, loads) = std::mem::take(&mut self.copies).into_iter().partition(is_store);
+        self.copies = stores;
+        self.end_copies();
+        self.copies = loads;
+    }
+
+    pub fn clear_l1_cache(&mut self) -> bool {
+        self.both(Scheduler::clear_l1_cache)
     }
 
     /// Blocks of the first group that a request of the last landing or batch holds.

@@ -2,12 +2,13 @@
 
 use tokenspeed_scheduler::{Error, Event, Role, SchedulerConfig};
 
-use crate::engine::{Engine, config, full, sliding, state, tokens};
+use crate::engine::{Engine, config, tokens};
+use crate::groups::{full, packed, sliding, state};
 
 /// "The bound forgets a reserve": of 8 blocks of 4 tokens, 32 is refused and 31 runs.
 #[test]
 fn the_bound_counts_the_decode_slot_of_a_prefill_worker() {
-    let mut engine = Engine::new(&config(Role::P, vec![full(4)]));
+    let mut engine = Engine::new(&config(Role::P, vec![full("full", 4)]));
     let refused = engine.submit("long", tokens(1, 32), 0).unwrap_err();
     let Error::RequestTooLarge { request_id, limit_tokens, .. } = &refused else {
         panic!("{refused}");
@@ -25,7 +26,7 @@ fn the_bound_counts_the_decode_slot_of_a_prefill_worker() {
 /// the prompt, so that both are handed over, at once or one after the other.
 #[test]
 fn a_prefill_worker_keeps_what_its_hand_overs_need() {
-    let mut engine = Engine::new(&config(Role::P, vec![full(4), state("state", 4)]));
+    let mut engine = Engine::new(&config(Role::P, vec![full("full", 4), state("state", 4)]));
     engine.arrive("a", tokens(1, 8), 0);
     engine.arrive("b", tokens(2, 8), 0);
     let mut handed_over = Vec::new();
@@ -46,13 +47,11 @@ fn a_prefill_worker_keeps_what_its_hand_overs_need() {
 /// The same, where what an earlier prompt left cached splits parents between the groups.
 #[test]
 fn what_is_cached_does_not_take_a_hand_overs_room() {
-    let packed =
-        tokenspeed_scheduler::CacheGroupConfig { cache_blocks_per_lcm_block: 2, ..full(1) };
     let config = SchedulerConfig {
         prefix_granularity: 1,
         num_device_pages: 4,
         disable_prefix_cache: true,
-        ..config(Role::P, vec![state("state", 1), packed])
+        ..config(Role::P, vec![state("state", 1), packed(full("full", 1), 2)])
     };
     let mut engine = Engine::new(&config);
     for id in ["first", "again"] {
@@ -68,7 +67,7 @@ fn what_is_cached_does_not_take_a_hand_overs_room() {
 /// "Several half-done prompts share a pool with no way back": one is always able to finish.
 #[test]
 fn half_done_prompts_of_a_prefill_worker_do_not_wait_for_each_other() {
-    let groups = vec![full(4), state("one", 4), state("two", 4)];
+    let groups = vec![full("full", 4), state("one", 4), state("two", 4)];
     let config = SchedulerConfig {
         num_device_pages: 14,
         max_scheduled_tokens: 8,
@@ -104,7 +103,7 @@ fn a_landing_publishes_no_more_than_it_holds() {
     for window in [1, 2, 5, 9] {
         let config = SchedulerConfig {
             num_device_pages: 25,
-            ..config(Role::D, vec![full(4), sliding(4, window)])
+            ..config(Role::D, vec![full("full", 4), sliding("sliding", 4, window)])
         };
         let mut engine = Engine::new(&config);
         for (round, shared) in [12, 12, 8, 20, 21].into_iter().enumerate() {
@@ -131,7 +130,7 @@ fn a_landing_publishes_no_more_than_it_holds() {
 #[test]
 fn one_result_too_many_is_refused() {
     for role in [Role::P, Role::D] {
-        let mut engine = Engine::new(&config(role, vec![full(4)]));
+        let mut engine = Engine::new(&config(role, vec![full("full", 4)]));
         engine.arrive("a", tokens(1, 6), 0);
         engine.round();
         if role == Role::P {
@@ -152,7 +151,7 @@ fn one_result_too_many_is_refused() {
 /// "A result that never comes" on the prefill role: who is owed is told, and others go on.
 #[test]
 fn a_lost_result_of_a_prefill_worker_stops_nobody_else() {
-    let mut engine = Engine::new(&config(Role::P, vec![full(4)]));
+    let mut engine = Engine::new(&config(Role::P, vec![full("full", 4)]));
     engine.arrive("a", tokens(1, 8), 0);
     engine.arrive("b", tokens(2, 8), 0);
     assert_eq!(engine.round(), "P a b");
@@ -171,7 +170,7 @@ fn a_lost_result_of_a_prefill_worker_stops_nobody_else() {
 #[test]
 fn a_decode_worker_ends_what_cannot_go_on() {
     for (budget, reason) in [(0, "outgrew_pool"), (5, "budget_spent")] {
-        let mut engine = Engine::new(&config(Role::D, vec![full(4)]));
+        let mut engine = Engine::new(&config(Role::D, vec![full("full", 4)]));
         engine.arrive("a", tokens(1, 10), budget);
         engine.round();
         engine.landed("a");

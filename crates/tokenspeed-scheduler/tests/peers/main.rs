@@ -3,5 +3,8 @@
 
 mod aborts;
 mod engine;
+mod failed_loads;
+#[path = "../common/groups.rs"]
+mod groups;
 mod liveness;
 mod transfers;

@@ -2,7 +2,8 @@
 
 use tokenspeed_scheduler::{Role, SchedulerConfig};
 
-use crate::engine::{Engine, config, full, tokens};
+use crate::engine::{Engine, config, tokens};
+use crate::groups::full;
 
 /// 21: while a prompt is on its way, nothing of it is stored, and nothing of it can be matched; with the
 /// peer's word its complete pages can, with the first decode step.
@@ -12,7 +13,7 @@ fn scenario_21_what_has_not_landed_is_neither_stored_nor_matched() {
         num_device_pages: 17,
         num_host_pages: 17,
         enable_kv_cache_events: true,
-        ..config(Role::D, vec![full(4)])
+        ..config(Role::D, vec![full("full", 4)])
     };
     let mut engine = Engine::new(&config);
     engine.arrive("a", tokens(1, 14), 0);
@@ -43,7 +44,7 @@ fn one_landing_a_round_beside_the_decodes() {
     let config = SchedulerConfig {
         num_device_pages: 17,
         max_scheduled_tokens: 4,
-        ..config(Role::D, vec![full(4)])
+        ..config(Role::D, vec![full("full", 4)])
     };
     let mut engine = Engine::new(&config);
     for (stream, id) in ["a", "b", "c"].into_iter().enumerate() {
@@ -66,7 +67,7 @@ fn one_landing_a_round_beside_the_decodes() {
 /// A prompt is held until its last chunk's result is there, and handed over once.
 #[test]
 fn a_completed_prompt_is_held_until_its_result() {
-    let mut engine = Engine::new(&config(Role::P, vec![full(4)]));
+    let mut engine = Engine::new(&config(Role::P, vec![full("full", 4)]));
     engine.arrive("a", tokens(1, 9), 0);
     assert_eq!(engine.round(), "P a");
     assert_eq!(engine.round(), "-");
@@ -84,7 +85,7 @@ fn a_completed_prompt_is_held_until_its_result() {
 /// round.
 #[test]
 fn a_victim_of_the_decode_role_recovers_here() {
-    let mut engine = Engine::new(&config(Role::D, vec![full(4)]));
+    let mut engine = Engine::new(&config(Role::D, vec![full("full", 4)]));
     engine.arrive("a", tokens(1, 14), 0);
     engine.arrive("b", tokens(2, 14), 0);
     engine.round();

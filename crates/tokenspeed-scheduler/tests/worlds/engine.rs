@@ -116,10 +116,15 @@ impl Play<'_> {
         }
     }
 
-    /// A client gives up, at any point. A peer that may be at work says its last word later.
+    /// A client gives up, at any point.
     fn abort(&mut self, id: String, events: &mut Vec<Event>) {
         events.push(Event::Abort { request_id: id.clone() });
         self.end(&id);
+        self.part(id);
+    }
+
+    /// A peer is told that a request is off, and says its last word later.
+    fn part(&mut self, id: String) {
         if self.role().transfers() {
             let due = self.round + 1 + self.r.below(self.world.peer_lag);
             self.owed.push((due, Said::Word(Event::TransferFailed { request_id: id })));
@@ -198,6 +203,7 @@ impl Play<'_> {
     pub fn launch(&mut self, plan: &ExecutionPlan) -> Result<(), String> {
         for notice in &plan.aborts {
             self.end(&notice.request_id);
+            self.part(notice.request_id.to_string());
         }
         for id in self.judge.retracted(plan) {
             self.lives.get_mut(&id).expect("it lives").decoding = false;

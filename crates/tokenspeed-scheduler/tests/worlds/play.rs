@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tokenspeed_scheduler::identity::ContentHash;
-use tokenspeed_scheduler::{Error, Event, ExecutionPlan, Role, Scheduler, StorageKeys};
+use tokenspeed_scheduler::{Error, Event, ExecutionPlan, Role, Scheduler};
 
 use crate::engine::{LOST, Life, Said};
 use crate::judge::Judge;
@@ -149,12 +149,7 @@ impl<'w> Play<'w> {
             let first = ContentHash::from_hex(hash).map_or(0, |hash| hash.short());
             !first.is_multiple_of(3)
         });
-        let mut keys = StorageKeys::default();
-        for (group, page, ordinal) in self.ranks[0].expand_prefix_pages(hashes.len()) {
-            keys.group_ids.push(group as i64);
-            keys.content_hashes.push(hashes[page].clone());
-            keys.page_offsets.push(ordinal as i64);
-        }
+        let keys = self.ranks[0].expand_prefix_keys(&hashes).map_err(|e| e.to_string())?;
         let lost = self.r.one_in(6);
         self.both(|rank| rank.register_storage_keys(keys.clone()))?;
         if lost {

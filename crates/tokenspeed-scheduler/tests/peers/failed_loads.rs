@@ -1,0 +1,266 @@
+//! Loads that fail (`cache.md` §8, `scheduler.md` §4): nobody ever finds what was computed over one,
+//! whoever holds it when the word comes (`liveness.md` 3).
+
+use tokenspeed_scheduler::{Event, Role, SchedulerConfig};
+
+use crate::engine::{Engine, config, tokens};
+use crate::groups::full;
+
+fn with_host(role: Role) -> SchedulerConfig {
+    let pages = 33;
+    SchedulerConfig {
+        num_device_pages: pages,
+        num_host_pages: pages,
+        ..config(role, vec![full("full", 4)])
+    }
+}
+
+/// How `b` leaves, and when its load fails.
+type Departure = fn(&mut Engine, u64);
+
+/// What a peer says of `b`.
+type Word = fn(&mut Engine);
+
+fn failure(load: u64) -> Event {
+    Event::LoadBackDone { op_id: load, success: false }
+}
+
+/// Two pages of a prompt on the Host alone, and `b`, which loads them and computes a third; its result is
+/// in. The load.
+fn computed_over_a_load(engine: &mut Engine) -> u64 {
+    let role = engine.scheduler().config().role;
+    let begin = |engine: &mut Engine, id: &str, count: i32| {
+        engine.submit(id, tokens(1, count), 8).expect("the pool can run it");
+        if role == Role::P {
+            engine.tell(Event::Bootstrapped { request_id: id.into() });
+        }
+        engine.round();
+        engine.plan.load_back.op_ids.first().copied()
+    };
+    assert_eq!(begin(engine, "z", 9), None);
+    engine.result("z", &[7]);
+    match role {
+        Role::P => {
+            assert_eq!(engine.round(), "hand over z");
+            engine.succeeded("z");
+        }
+        _ => engine.finish("z"),
+    }
+    engine.round();
+    engine.end_copies();
+    assert!(engine.clear_l1_cache());
+    let load = begin(engine, "b", 14).expect("two pages lie on the Host");
+    assert_eq!(engine.plan.batch.extend_prefix_lens, [8]);
+    engine.result("b", &[7]);
+    load
+}
+
+/// `c` with the prompt of `b` finds nothing.
+fn nothing_is_found(engine: &mut Engine, after: &str) {
+    engine.round();
+    engine.end_stores();
+    engine.submit("c", tokens(1, 14), 8).expect("the pool can run it");
+    if engine.scheduler().config().role == Role::P {
+        engine.tell(Event::Bootstrapped { request_id: "c".into() });
+    }
+    engine.round();
+    let batch = &engine.plan.batch;
+    let at = batch.request_ids.iter().position(|id| **id == *"c").expect("c has its place");
+    assert_eq!(batch.extend_prefix_lens[at], 0, "after: {after}");
+}
+
+#[test]
+fn nothing_computed_over_a_failed_load_is_found() {
+    let departures: [(&str, Departure); 7] = [
+        ("it stays", |engine, load| engine.tell(failure(load))),
+        ("finish, failure", |engine, load| {
+            engine.finish("b");
+            engine.tell(failure(load));
+        }),
+        ("finish, stored, failure", |engine, load| {
+            engine.finish("b");
+            engine.round();
+            engine.end_stores();
+            engine.tell(failure(load));
+        }),
+        ("decode, retract, failure", |engine, load| {
+            engine.round();
+            engine.tell(Event::Retract { request_id: "b".into() });
+            engine.tell(failure(load));
+        }),
+        ("decode, abort, failure", |engine, load| {
+            engine.round();
+            engine.abort("b");
+            engine.tell(failure(load));
+        }),
+        ("decode, failure, abort", |engine, load| {
+            engine.round();
+            engine.tell(failure(load));
+            engine.abort("b");
+        }),
+        ("a partner hits it and finishes, failure", |engine, load| {
+            engine.round();
+            engine.submit("d", tokens(1, 18), 8).expect("the pool can run it");
+            engine.result("b", &[8]);
+            engine.round();
+            assert_eq!(engine.plan.batch.extend_prefix_lens, [12], "what b has published");
+            engine.finish("b");
+            engine.result("d", &[7]);
+            engine.finish("d");
+            engine.tell(failure(load));
+        }),
+    ];
+    for (name, depart) in departures {
+        let mut engine = Engine::new(&with_host(Role::Fused));
+        let load = computed_over_a_load(&mut engine);
+        depart(&mut engine, load);
+        nothing_is_found(&mut engine, name);
+    }
+}
+
+#[test]
+fn nothing_that_a_peer_reads_is_found_when_its_load_fails() {
+    let words: [(&str, Word); 3] = [
+        ("with its peer", |_| {}),
+        ("the peer is done", |engine| engine.succeeded("b")),
+        ("given up", |engine| engine.abort("b")),
+    ];
+    for (name, word) in words {
+        for fails_first in [false, true] {
+            let mut engine = Engine::new(&with_host(Role::P));
+            let load = computed_over_a_load(&mut engine);
+            assert_eq!(engine.round(), "hand over b");
+            if fails_first {
+                engine.tell(failure(load));
+                word(&mut engine);
+            } else {
+                word(&mut engine);
+                engine.tell(failure(load));
+            }
+            nothing_is_found(&mut engine, name);
+        }
+    }
+}
+
+/// A request that hits a load of somebody else goes with it, and so does one that hits what that one
+/// published.
+#[test]
+fn whoever_hits_what_rests_on_a_load_goes_with_it() {
+    let mut engine = Engine::new(&with_host(Role::Fused));
+    let load = computed_over_a_load(&mut engine);
+    engine.round();
+    engine.submit("d", tokens(1, 18), 8).expect("the pool can run it");
+    engine.submit("e", tokens(2, 5), 8).expect("the pool can run it");
+    engine.result("b", &[8]);
+    assert_eq!(engine.round(), "P d e");
+    assert_eq!(engine.plan.batch.extend_prefix_lens, [12, 0]);
+    engine.tell(failure(load));
+    let size = engine.scheduler().waiting_size();
+    assert_eq!(size, 2, "b and d wait, e goes on");
+    engine.result("e", &[8]);
+    assert_eq!(engine.round(), "P b d", "they start over");
+    assert_eq!(engine.plan.batch.extend_prefix_lens[..1], [0]);
+}
+
+/// On the decode role a local recovery whose load fails starts over here: no peer is asked again.
+fn recovering(engine: &mut Engine) -> u64 {
+    engine.arrive("a", tokens(1, 10), 0);
+    engine.arrive("b", tokens(2, 10), 0);
+    engine.round();
+    engine.landed("a");
+    engine.round();
+    engine.landed("b");
+    engine.result("a", &[8]);
+    for _ in 0..16 {
+        engine.round();
+        if let Some(&load) = engine.plan.load_back.op_ids.first() {
+            return load;
+        }
+        engine.end_stores();
+        for id in engine.plan.batch.request_ids.clone() {
+            engine.result(&id, &[8]);
+            if &*id == "b" && engine.scheduler().request_token_size("b") > 17 {
+                engine.finish("b");
+            }
+        }
+    }
+    panic!("nobody was retracted and came back");
+}
+
+/// Tokens that the first prefill of the plan found on the Device, and on the Host.
+fn hit(engine: &Engine) -> (i32, i32) {
+    let batch = &engine.plan.batch;
+    (batch.device_hit_tokens[0], batch.host_hit_tokens[0])
+}
+
+fn decode_worker() -> SchedulerConfig {
+    SchedulerConfig { num_host_pages: 33, ..config(Role::D, vec![full("full", 4)]) }
+}
+
+#[test]
+fn a_local_recovery_whose_load_fails_starts_over_here() {
+    let mut engine = Engine::new(&decode_worker());
+    let load = recovering(&mut engine);
+    let (device, host) = hit(&engine);
+    assert!(host > 0);
+    engine.tell(failure(load));
+    assert_eq!(engine.round(), "P a");
+    assert_eq!(hit(&engine), (device, 0));
+    engine.result("a", &[8]);
+    assert_eq!(engine.round(), "D a");
+    engine.result("a", &[8]);
+    engine.finish("a");
+    engine.settle();
+}
+
+/// A landing that hits what a recovery loads: its peer goes on writing when the load fails, and at its word
+/// the request starts over here, with the token that the peer has sampled.
+#[test]
+fn a_landing_over_a_load_that_fails_starts_over_when_it_has_landed() {
+    let mut engine = Engine::new(&decode_worker());
+    let load = recovering(&mut engine);
+    let (device, host) = hit(&engine);
+    engine.result("a", &[8]);
+    let mut prompt = [tokens(1, 10), vec![7]].concat();
+    prompt.resize((device + host + 2) as usize, 8);
+    let count = prompt.len() as i32;
+    engine.arrive("c", prompt, 0);
+    assert_eq!(engine.round(), "D a; land c");
+    let landing = engine.plan.remote_prefill.clone().expect("c lands");
+    assert_eq!(landing.extend_prefix_lens, [device + host], "what is being loaded, too");
+    engine.tell(failure(load));
+    assert_eq!(engine.scheduler().pd_transfer_size(), 1, "the peer is at work");
+    engine.finish("a");
+    engine.landed("c");
+    assert_eq!(engine.scheduler().pd_transfer_size(), 0);
+    assert_eq!(engine.round(), "P c");
+    assert_eq!(hit(&engine), (device, 0));
+    assert_eq!(engine.plan.batch.input_lengths, [count + 1 - device]);
+    engine.result("c", &[8]);
+    engine.finish("c");
+    engine.settle();
+}
+
+/// One list of events or two: the same is refused, and the same is done.
+#[test]
+fn a_failed_load_is_foreseen() {
+    let finish = || Event::Finish { request_id: "b".into() };
+    let reserve =
+        || Event::UpdateReserveNumTokens { request_id: "b".into(), reserve_num_tokens: 3 };
+    for (role, next) in [(Role::P, finish()), (Role::Fused, finish()), (Role::Fused, reserve())] {
+        let mut outcomes = Vec::new();
+        for together in [false, true] {
+            let mut engine = Engine::new(&with_host(role));
+            let load = computed_over_a_load(&mut engine);
+            let outcome = match together {
+                true => engine.try_tell_all(vec![failure(load), next.clone()]),
+                false => {
+                    engine.tell(failure(load));
+                    engine.try_tell(next.clone())
+                }
+            };
+            outcomes.push(outcome.map_err(|error| error.to_string()));
+        }
+        assert_eq!(outcomes[0], outcomes[1], "{next:?}");
+    }
+}
