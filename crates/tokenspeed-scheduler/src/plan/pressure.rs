@@ -18,10 +18,8 @@ use crate::request::{Request, RequestKey, RequestSet};
 /// Steps that are secured for every resident when another is admitted, in tokens.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
-/// Those steps keep at most one part in so many of a pool from an admission. Before anybody has finished,
-/// nothing tells how far residents will grow, and many may have begun together: then they keep more.
-const SECURED_PARTS: i64 = 32;
-const SECURED_PARTS_AT_FIRST: i64 = 8;
+/// Those steps keep at most one part in so many of a pool from an admission.
+const SECURED_PARTS: i64 = 8;
 
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 128;
@@ -44,9 +42,10 @@ pub struct Pressure {
 /// What requests will need of a group beside the blocks that they hold.
 #[derive(Debug, Default, Clone, Copy)]
 struct Outlook {
-    /// For the rest of their prompts.
-    prompts: i64,
-    /// For their next steps behind those.
+    /// For the rest of their prompts, and for the next steps of those who were retracted before: they come
+    /// back to stay.
+    owed: i64,
+    /// For the next steps of the others.
     steps: i64,
 }
 
@@ -73,10 +72,13 @@ impl Round<'_> {
         self.keeps_batch() && refused >= if held { 1 } else { LOOK_AHEAD }
     }
 
-    /// Takes the blocks of the youngest resident for an older one that lacks some. Whether it did: copies
-    /// in flight defer it, and a result that is out comes first (`scheduler.md` §2).
+    /// Takes the blocks of the youngest resident for an older one that lacks some. Whether it did: a
+    /// prompt that progressed, copies in flight and a result that is out defer it (`scheduler.md` §2).
     pub(super) fn younger_gives_way(&mut self, key: RequestKey) -> bool {
-        if !self.keeps_batch() || !self.cache.transfers().owe_nothing() {
+        if !self.keeps_batch()
+            || self.build.prefill_progressed()
+            || !self.cache.transfers().owe_nothing()
+        {
             return false;
         }
         let age = |key: RequestKey| self.requests[key].submission;
@@ -110,15 +112,11 @@ impl Round<'_> {
             }
         }
         let rest = expected_rest(self.requests, key);
-        let parts = match self.requests.outputs.expected_rest(0) {
-            Some(_) => SECURED_PARTS,
-            None => SECURED_PARTS_AT_FIRST,
-        };
         let left = |(geometry, all): (&Geometry, &Outlook)| {
             let own = Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end));
             let k = i64::from(geometry.blocks_per_parent);
-            let most = self.rules.config.usable_device_parents() * k / parts;
-            all.prompts + own.prompts + (all.steps + own.steps).min(most)
+            let most = self.rules.config.usable_device_parents() * k / SECURED_PARTS;
+            all.owed + own.owed + (all.steps + own.steps).min(most)
         };
         Some(geometries.iter().zip(outlook.iter()).map(left).collect())
     }
@@ -158,7 +156,10 @@ impl Outlook {
         // An admission that proved too optimistic is to secure more (`scheduler.md` §4).
         let steps = (SECURED_STEPS_TOKENS * (1 + request.retractions)).min(rest).max(0);
         let end = geometry.slots_for(tokens + steps).max(prompt);
-        Outlook { prompts: (prompt - held) as i64, steps: (end - prompt) as i64 }
+        match request.retractions {
+            0 => Outlook { owed: (prompt - held) as i64, steps: (end - prompt) as i64 },
+            _ => Outlook { owed: (end - held) as i64, steps: 0 },
+        }
     }
 }
 
@@ -179,7 +180,7 @@ fn add(outlook: &mut [Outlook], requests: &RequestSet, key: RequestKey, geometri
     for ((all, geometry), held) in outlook.iter_mut().zip(geometries).zip(&request.holdings.groups)
     {
         let own = Outlook::of(request, rest, geometry, held.table.len());
-        all.prompts += own.prompts;
+        all.owed += own.owed;
         all.steps += own.steps;
     }
 }
