@@ -13,7 +13,6 @@ from tokenspeed.simulate.cost import CostModel
 from tokenspeed.simulate.setting import check_settings, parse_setting, setting
 from tokenspeed.simulate.trace import Trace
 
-
 POLICIES = {policy.name.lower(): policy for policy in PressurePolicy}
 """Pressure policies as a setting names them."""
 
@@ -55,8 +54,9 @@ class Engine:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.pressure_policy not in POLICIES:
+            known = ", ".join(POLICIES)
             raise ValueError(
-                f"pressure_policy is {self.pressure_policy!r}; it needs one of {', '.join(POLICIES)}"
+                f"pressure_policy is {self.pressure_policy!r}; it needs one of {known}"
             )
         if self.overlap_schedule_depth > 1:
             raise ValueError(

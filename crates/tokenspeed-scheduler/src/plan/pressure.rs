@@ -2,13 +2,15 @@
 //! is admitted to blocks that residents will need within a few steps (`docs/goodput.md` says what each
 //! rule is worth, and what the document's costs).
 //!
-//! - Who lacks a block takes it from the youngest resident, at once, and not only where nobody else can
+//! - Who lacks a block takes it from a younger resident, the youngest first, at once, and not only where nobody else can
 //!   run. The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
 //! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
 //!   resident lacks a block nobody is admitted at all.
 //! - Budgets are not prepaid: they say no more than how far a request may grow at most.
 //! - A prompt that does not fit is passed over by so many others and no more. Nobody is retracted for a
 //!   newcomer. Readmissions, oldest first, share their round.
+
+use std::cmp::Reverse;
 
 use super::round::Round;
 use crate::cache::Geometry;
@@ -72,7 +74,8 @@ impl Round<'_> {
         self.keeps_batch() && refused >= if held { 1 } else { LOOK_AHEAD }
     }
 
-    /// Takes the blocks of the youngest resident for an older one that lacks some. Whether it did: a
+    /// Takes a younger resident's blocks for an older one that lacks some: of those that gave way least
+    /// often, the youngest's. Whether it did: a
     /// prompt that progressed, copies in flight and a result that is out defer it (`scheduler.md` §2).
     pub(super) fn younger_gives_way(&mut self, key: RequestKey) -> bool {
         if !self.keeps_batch()
@@ -86,7 +89,8 @@ impl Round<'_> {
             age(other) > age(key) && self.requests[other].retractions < RETRACTIONS_MOST
         };
         let younger = self.requests.local_residents().filter(gives_way);
-        let Some(victim) = younger.max_by_key(|&other| age(other)) else {
+        let rank = |key: RequestKey| (Reverse(self.requests[key].retractions), age(key));
+        let Some(victim) = younger.max_by_key(|&other| rank(other)) else {
             return false;
         };
         if self.requests[victim].forwards_out > 0 {
