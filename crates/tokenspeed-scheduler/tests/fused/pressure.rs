@@ -189,17 +189,18 @@ fn scenario_08_nobody_with_a_declared_budget_is_retracted() {
     }
 }
 
-/// Of those retracted 95 % are retracted once, and nobody more than a handful of times.
+/// Of those retracted 95 % are retracted once, over all variants, and nobody more than twice.
 #[test]
 fn scenario_08_nearly_everyone_is_retracted_once_at_most() {
+    let mut counts = Vec::new();
     for variant in VARIANTS {
         for declared in [false, true] {
-            let counts = oversubscribed_replay(PressurePolicy::Goodput, variant, declared);
-            let once = counts.iter().filter(|&&count| count == 1).count();
-            assert!(once * 100 >= counts.len() * 95, "{variant:?}: {counts:?}");
-            assert!(counts.iter().all(|&count| count <= 3), "{variant:?}: {counts:?}");
+            counts.extend(oversubscribed_replay(PressurePolicy::Goodput, variant, declared));
         }
     }
+    let once = counts.iter().filter(|&&count| count == 1).count();
+    assert!(once * 100 >= counts.len() * 95, "{once} of {} once: {counts:?}", counts.len());
+    assert!(counts.iter().all(|&count| count <= 2), "{counts:?}");
 }
 
 /// The document's rules, to the letter, retract undeclared requests for newcomers again and again; all of
