@@ -87,8 +87,7 @@ impl Coordinator {
             self.grow(holdings, group, demands[group], growth[group], &mut fresh[group]);
         }
         if let Some(first) = first {
-            let under = self.loads_under_hit(first);
-            holdings.rests_on = under;
+            holdings.rests_on = self.bases_of_hit(first);
             holdings.rests_on.extend(self.finish_load(load, first));
         }
         Ok(())

@@ -203,6 +203,7 @@ impl Coordinator {
     pub fn release(&mut self, holdings: &mut Holdings) {
         let groups = self.geometries.len();
         let row = holdings.row;
+        self.leave_forwards(holdings);
         for (group, held) in holdings.groups.iter().enumerate() {
             let mut cells = self.persistent.row(group, row);
             for (slot, block) in held.table.held().rev() {
@@ -258,9 +259,9 @@ impl Coordinator {
 
     // --- clearing -----------------------------------------------------------------------------
 
-    /// Whether no cached Device block is owned by anything else.
+    /// Whether no cached Device block is owned by anything else, and none will be cached by a load.
     pub fn can_clear(&self) -> bool {
-        self.is_unpinned(&self.device)
+        self.is_unpinned(&self.device) && self.transfers.loads_in_flight() == 0
     }
 
     /// Empties the Device's index; `false`, and nothing changed, where a cached block is owned.
@@ -278,6 +279,7 @@ impl Coordinator {
             self.can_clear() && self.host.as_ref().is_none_or(|host| self.is_unpinned(host));
         if clear {
             self.empty_device_index();
+            self.transfers.disown_stores();
             if let Some(host) = &mut self.host {
                 for group in 0..self.geometries.len() {
                     for block in evictable_by_id(host, group) {
@@ -337,6 +339,11 @@ impl Coordinator {
     /// Copies in flight, to look at.
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
+    }
+
+    /// What rests on bytes that are still to come, to look at.
+    pub fn unproven(&self) -> &Unproven {
+        &self.unproven
     }
 
     /// A group's persistent table.

@@ -82,6 +82,7 @@ impl Round<'_> {
         let request_id = self.requests[key].id.clone();
         self.build.aborts.push(AbortNotice { request_id, reason, text });
         if self.rules.is_pinned_by_peer(self.requests[key].state()) {
+            self.cache.leave_forwards(&mut self.requests[key].holdings);
             return self.requests.give_up(key);
         }
         let mut request = self.requests.remove(key);

@@ -1,11 +1,12 @@
 //! The front door: requests and events in, plans out, gauges to look at (`api.md`, "The scheduler").
 
 mod advance;
-mod failed_load;
+mod foresight;
 mod gauges;
 mod results;
 mod spec;
 mod storage;
+mod withheld;
 
 pub use gauges::OwedResult;
 pub use spec::RequestSpec;

@@ -85,6 +85,11 @@ impl Owed {
         self.forwards
     }
 
+    /// How many of them are of forwards over the prompt.
+    pub(super) fn prefills(&self) -> usize {
+        (self.chunks + u32::from(self.sample && self.forwards > self.chunks)) as usize
+    }
+
     /// The peer brings the prompt's own sample.
     pub(super) fn sample_landed(&mut self) {
         self.sample = false;
@@ -187,6 +192,10 @@ impl Scheduler {
         if !landed.unwrap_or(false) {
             request.late_results = request.late_results.saturating_sub(1);
             return;
+        }
+        let of_prompt = request.chunks_out > 0 || request.num_tokens() == request.prompt_tokens;
+        if of_prompt && !request.holdings.forwards.is_empty() {
+            self.cache.prove(request.holdings.forwards.remove(0));
         }
         request.spec_candidate_ids = candidates;
         request.forwards_out -= 1;
