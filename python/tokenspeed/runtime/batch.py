@@ -46,9 +46,10 @@ class Batches:
         rows = batch.request_pool_indices_array
         histories = {}
         if self._with_histories:
+            told = extends + np.flatnonzero(batch.decode_input_ids_array >= 0)
             histories = {
                 int(rows[at]): self._requests[at].all_tokens()
-                for at in np.flatnonzero(completes).tolist()
+                for at in [*np.flatnonzero(completes).tolist(), *told.tolist()]
             }
         query_start.flags.writeable = completes.flags.writeable = False
         return RoundBatch(
@@ -106,8 +107,8 @@ def _told(batch: Forward.Batch, decodes: list[Live], width: int) -> ToldRows | N
     if not len(at):
         return None
     drafts = np.zeros((len(at), width - 1), dtype=np.int32)
-    for to, candidates in zip(drafts, (batch.spec_candidate_ids[i] for i in at.tolist())):
-        to[: len(candidates)] = candidates[: width - 1]
+    for to, guessed in zip(drafts, (decodes[i].drafts[: width - 1] for i in at.tolist())):
+        to[: len(guessed)] = guessed
     return ToldRows(
         rows=batch.request_pool_indices_array[batch.num_extends() :][at],
         lengths=np.array([decodes[i].num_tokens for i in at.tolist()], dtype=np.int32),

@@ -35,7 +35,8 @@ class Launched:
 
     acknowledgements: list[Acknowledgement]
     results: Download | None = None
-    """int32 [R, 1 + width]: how many tokens each request got, and these."""
+    """int32 [R, 1 + width]: how many tokens each request got, and these; behind the one of a prompt
+    that completes, what the drafter guesses to follow."""
     failure: Exception | None = None
     """What the model raised. Not to be asked before the results have come."""
     keep: list[Any] = field(default_factory=list)
@@ -165,6 +166,8 @@ class RoundExecutor:
         rows = self._rows
         if batch.told is not None:
             rows.tell(*(parts[f"told {name}"] for name in ("rows", "lengths", "tokens", "drafts")))
+        for row in batch.histories:
+            rows.remember(row, parts[f"history {row}"])
         extends = batch.num_extends
         decoding = parts["rows"][extends:]
         ids, positions, seq_lens = rows.decode_input(decoding)
@@ -183,11 +186,10 @@ class RoundExecutor:
             at = parts["completing"]
             out[at, 0] = 1
             out[at, 1] = tokens[:completed]
-            for row in batch.histories:
-                rows.remember(row, parts[f"history {row}"])
             done = parts["rows"][at]
             rows.complete(done, parts["prefill_lengths"][at], tokens[:completed])
             rows.draft(done)
+            out[at, 2:] = rows.drafts[done]
         rows.draft(decoding)
         if batch.width > 1:
             self._runner.accepted(given, out[:, 0])

@@ -40,13 +40,16 @@ from tokenspeed.scheduler import (
     UnsupportedError,
 )
 
+Role = SchedulerConfig.Role
+
 _CONTEXT_TOKENS_MAX = 131_072
 _EMPTY_ROUNDS_MAX = 3
 """Rounds in a row that plan nothing, while nothing is owed, before it counts as a standstill."""
 
 
 class EngineLoop:
-    """One engine. `step` plays a round; all calls but `submit` and `abort` come from one thread."""
+    """One engine. `step` plays a round; all calls but `submit`, `abort` and `finish` come from one
+    thread."""
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class EngineLoop:
         context_tokens: int | None = None,
         peer: RemotePeer | None = None,
         name: str = "",
+        on_plan: Callable[[ExecutionPlan], None] | None = None,
         on_acknowledged: Callable[[BlockCopies], None] | None = None,
         executor_type: type[RoundExecutor] = RoundExecutor,
     ) -> None:
@@ -68,8 +72,8 @@ class EngineLoop:
         thread, for tests that repeat. `context_tokens`: of one request, prompt and output; None:
         what the pool can hold, 131,072 at most. `peer`: this end of the transfer, on a prefill or
         decode engine; `name` sets its streams apart from those of another engine on the device.
-        `on_acknowledged` is called with each copy that is over, before the scheduler is told;
-        `executor_type` carries rounds out.
+        `on_plan` is called with each plan before it is carried out, `on_acknowledged` with each
+        copy that is over, before the scheduler is told; `executor_type` carries rounds out.
 
         Raises `ConfigError`, `UnsupportedError` for a configuration with an external store, and
         `DeviceFault` where the arenas find no room.
@@ -91,6 +95,7 @@ class EngineLoop:
         self._recipe = recipe
         self._role = config.role
         self._peer = peer
+        self._on_plan = on_plan
         self._on_acknowledged = on_acknowledged
         held = min(self.scheduler.max_single_request_tokens(), _CONTEXT_TOKENS_MAX)
         self.context_tokens = min(context_tokens or held, held)
@@ -107,7 +112,7 @@ class EngineLoop:
             executor_type=executor_type,
         )
         self._live: dict[str, Live] = {}
-        self._to_abort: deque[str] = deque()
+        self._to_end: deque[tuple[str, FinishReason]] = deque()
         self._in_flight: deque[Submission] = deque()
         """Rounds whose results are out, oldest first."""
         self._copying: list[Submission] = []
@@ -153,7 +158,18 @@ class EngineLoop:
 
     def abort(self, request_id: str) -> None:
         """Ends a request at the next step; one that is gone is ignored."""
-        self._to_abort.append(request_id)
+        self._to_end.append((request_id, "abort"))
+
+    def finish(self, request_id: str) -> None:
+        """As `abort`, for a request whose client has had enough of it: the reason is `stop`, and
+        what it has computed stays cached as at any end."""
+        self._to_end.append((request_id, "stop"))
+
+    def names_of(self, handles: Iterable[int]) -> tuple[str, ...]:
+        """Live requests that ran last under any of these handles (`ExecutionPlan.retracted`)."""
+        wanted = {*handles}
+        # A copy: clients submit from other threads.
+        return tuple(name for name, live in [*self._live.items()] if live.handle in wanted)
 
     def step(self) -> list[Output]:
         """Plays a round: tells the scheduler what is over, plans, launches, and takes the results
@@ -164,7 +180,7 @@ class EngineLoop:
         if self._closed:
             raise EngineClosed("the engine is closed")
         outputs: list[Output] = []
-        over = [*self._aborted(outputs), *self._copies_over()]
+        over = [*self._given_up(outputs), *self._copies_over()]
         self.scheduler.advance(ExecutionEvent(over))
 
         plan = None
@@ -172,6 +188,8 @@ class EngineLoop:
             plan = self.scheduler.next_execution_plan()
             self._has_ended = False
             self._note_ends(plan, outputs)
+            if self._on_plan is not None:
+                self._on_plan(plan)
             self._launch(plan)
 
         landed = self._commit(plan)
@@ -197,13 +215,18 @@ class EngineLoop:
         self._clears = self._clears and not self.scheduler.clear_cache()
         return not self._clears
 
-    def _aborted(self, outputs: list[Output]) -> Iterable[Any]:
-        """Requests that their clients gave up."""
-        while self._to_abort:
-            request_id = self._to_abort.popleft()
-            if request_id in self._live:
-                outputs.append(self._end(request_id, "abort"))
-                yield ForwardEvent.Abort(request_id)
+    def _given_up(self, outputs: list[Output]) -> Iterable[Any]:
+        """Requests that their clients have ended."""
+        while self._to_end:
+            request_id, reason = self._to_end.popleft()
+            live = self._live.get(request_id)
+            if live is None:
+                continue
+            outputs.append(self._end(request_id, reason))
+            # Without output there is nothing to finish, and a peer may still use its blocks.
+            is_finished = reason == "stop" and live.generated and self._role != Role.P
+            event = ForwardEvent.Finish if is_finished else ForwardEvent.Abort
+            yield event(request_id)
 
     def _copies_over(self, *, reliable: bool = True) -> Iterable[Any]:
         """Copies that are over, so that this round's plan can use what they held; `reliable`:
@@ -249,7 +272,7 @@ class EngineLoop:
         if batch is None:
             return ()
         tables = {group_id: self.scheduler.block_table(group_id) for group_id in self._group_ids}
-        lands = self._role == SchedulerConfig.Role.D
+        lands = self._role == Role.D
         return remote_blocks(batch, tables, self._recipe, lands=lands)
 
     def _commit(self, plan: ExecutionPlan | None) -> tuple[Submission, Landed] | None:
@@ -278,6 +301,8 @@ class EngineLoop:
         assert batch is not None
         if landed.failure is not None:
             return self._fail(batch, landed.failure, outputs)
+        if self._role == Role.P:
+            return self._land_prompts(batch, landed)
         tokens: list[int] = []
         offsets = [0]
         finished: list[int] = []
@@ -286,9 +311,7 @@ class EngineLoop:
             if count and live is not None and live.handle == handle:
                 taken, reason = live.take(landed.tokens[at, :count].tolist())
                 tokens += taken
-                if self._role == SchedulerConfig.Role.P:
-                    pass  # the decode engine tells the client, and ends it
-                elif reason is None:
+                if reason is None:
                     outputs.append(Output(batch.request_ids[at], tuple(taken)))
                 else:
                     finished.append(handle)
@@ -299,6 +322,24 @@ class EngineLoop:
         )
         self.scheduler.finish(np.array(finished, dtype=np.uint64))
         return []
+
+    def _land_prompts(self, batch: RoundBatch, landed: Landed) -> list[Any]:
+        """As `_land` on a prefill engine. The decode engine tells the client, and ends the request;
+        what the drafter guesses behind the sample goes there with it."""
+        events: list[Any] = []
+        gone = []
+        for at, (handle, count) in enumerate(zip(batch.handles.tolist(), landed.counts.tolist())):
+            live = self._live.get(batch.request_ids[at])
+            if live is None or live.handle != handle:
+                gone.append(handle)
+                continue
+            tokens = landed.tokens[at].tolist() if count else []
+            live.take(tokens[:1])
+            events.append(ForwardEvent.ExtendResult(batch.request_ids[at], tokens[:1], tokens[1:]))
+        self.scheduler.advance_results(
+            np.array(gone, dtype=np.uint64), np.zeros(0, dtype=np.int32), [0] * (len(gone) + 1)
+        )
+        return events
 
     def _fail(self, batch: RoundBatch, failure: Exception, outputs: list[Output]) -> list[Any]:
         """A forward raised: its requests end, the others go on.
@@ -323,7 +364,7 @@ class EngineLoop:
         while self._copying:
             self._copying[0].wait_for_copies()
             events += self._copies_over(reliable=False)
-        for request_id, live in list(self._live.items()):
+        for request_id, live in [*self._live.items()]:
             if live.handle is None:
                 continue
             if self._peer is not None:
@@ -347,7 +388,7 @@ class EngineLoop:
                 if live is not None:
                     error = TransferFault("the peer gave it up")
                     outputs.append(self._end(request_id, "error", error))
-            elif self._role == SchedulerConfig.Role.P:
+            elif self._role == Role.P:
                 yield PD.SucceededEvent(request_id)
                 if live is not None:
                     outputs.append(self._end(request_id, "handed over"))
@@ -355,6 +396,7 @@ class EngineLoop:
                 assert heard.token is not None, "a prompt has landed without its sample"
                 yield PD.RemotePrefillDoneEvent(request_id, heard.token)
                 if live is not None:
+                    live.drafts = heard.drafts
                     reason = live.add(heard.token)
                     if reason is None:
                         outputs.append(Output(request_id, (heard.token,)))

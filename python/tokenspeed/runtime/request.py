@@ -53,6 +53,8 @@ class Live:
     """Of the admission that it last ran under; None before the first."""
     num_tokens: int = 0
     """Known so far, prompt and output."""
+    drafts: tuple[int, ...] = ()
+    """Guesses at the tokens behind the first, from the engine that computed the prompt."""
 
     def __post_init__(self) -> None:
         self.num_tokens = len(self.request.tokens)

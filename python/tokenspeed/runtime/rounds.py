@@ -71,7 +71,8 @@ class RoundBatch:
     seq_lens_max: int
     told: ToldRows | None = None
     histories: Mapping[int, Int32Array] = field(default_factory=dict)
-    """Row -> all tokens of a request whose prompt completes here, where a drafter reads them."""
+    """Row -> all tokens of a request whose prompt completes here, or whose newest token was sampled
+    elsewhere, where a drafter reads them."""
 
     @property
     def num_requests(self) -> int:
