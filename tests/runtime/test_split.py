@@ -44,8 +44,8 @@ class BothAtOnce(LocalTransfer):
 
 @pytest.mark.parametrize("seed", [107, 259])
 def test_who_prefills_waits_for_a_place_on_the_decode_engine(seed: int) -> None:
-    """Else the prefill engine, which never retracts, fills up with prompts that have no place to go,
-    while the decode engine holds its blocks for others that find no place there."""
+    """Else the prefill engine, which never retracts, fills up with prompts that have no place to
+    go, while the decode engine holds its blocks for others that find no place there."""
     world = draw(seed)
     world.drafts = False
     assert play_split(world).landed
@@ -72,8 +72,8 @@ def test_two_prompts_in_opposite_orders_do_not_cross(transfer_type: type[LocalTr
 
 
 def test_guesses_travel_with_the_prompt() -> None:
-    """A verify width of 3: what the prefill engine's drafter guesses is verified by the first step of
-    the decode engine, whose own drafter then knows the whole request."""
+    """A verify width of 3: what the prefill engine's drafter guesses is verified by the first
+    step of the decode engine, whose own drafter then knows the whole request."""
     pair = Pair(vocabulary=1, decode_input_tokens=3)  # it says 0 and nothing else
     for loop in pair.loops:
         loop.submit(Request("a", [7, 0, 0, 0], 9))

@@ -54,7 +54,7 @@ class Engine:
         self.config = config
         self._overcommit = settings.overcommit
         self._eos = eos_token_ids
-        self._loop = EngineLoop(
+        self._loop: EngineLoop = EngineLoop(
             config,
             runner,
             device,

@@ -76,7 +76,7 @@ def _parsed_once() -> Iterator[None]:
         gguf: Any = importlib.import_module("gguf")
     except ModuleNotFoundError:
         raise CheckpointError("to read a GGUF file: pip install gguf") from None
-    reader = gguf.GGUFReader
+    reader: Any = gguf.GGUFReader
 
     class Plain(reader):  # type: ignore[misc]
         def __setattr__(self, name: str, value: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter
 
 import numpy as np
 
+from tokenspeed.runtime.recipe import Recipe
+from tokenspeed.runtime.remote import RemoteBlocks, remote_blocks
 from tokenspeed.runtime.request import Live
 from tokenspeed.runtime.rounds import Int32Array, RoundBatch, ToldRows
 from tokenspeed.scheduler import ExecutionPlan, Forward
@@ -26,6 +29,8 @@ class Batches:
         self._request_ids: tuple[str, ...] = ()
         self._requests: list[Live] = []
         self._sampling: tuple[object, ...] = ()
+        self._again: RoundBatch | None = None
+        """The last batch, if all but lengths would be the same in one of the same decodes."""
 
     def batch_of(
         self, batch: Forward.Batch, live: Mapping[str, Live], *, tokens_ahead: int
@@ -33,6 +38,9 @@ class Batches:
         """`live`: all requests of the batch, whose handle this sets. `tokens_ahead`: the most
         tokens that a decode may be ahead of what is known of it."""
         self._meet(batch, live)
+        if self._again is not None and (batch.decode_input_ids_array < 0).all():
+            lengths = max(map(_NUM_TOKENS, self._requests)) + tokens_ahead
+            return replace(self._again, seq_lens_max=lengths)
         extends = batch.num_extends()
         fed = batch.input_lengths_array
         prefixes, replays = batch.extend_prefix_lens_array, batch.extend_replay_lens_array
@@ -46,13 +54,13 @@ class Batches:
         rows = batch.request_pool_indices_array
         histories = {}
         if self._with_histories:
-            told = extends + np.flatnonzero(batch.decode_input_ids_array >= 0)
+            elsewhere = extends + np.flatnonzero(batch.decode_input_ids_array >= 0)
             histories = {
                 int(rows[at]): self._requests[at].all_tokens()
-                for at in [*np.flatnonzero(completes).tolist(), *told.tolist()]
+                for at in [*np.flatnonzero(completes).tolist(), *elsewhere.tolist()]
             }
         query_start.flags.writeable = completes.flags.writeable = False
-        return RoundBatch(
+        frozen = RoundBatch(
             request_ids=self._request_ids,
             handles=batch.handles,
             sampling=self._sampling,
@@ -70,11 +78,15 @@ class Batches:
             told=_told(batch, decodes, self._width),
             histories=histories,
         )
+        if not extends and frozen.told is None:
+            self._again = frozen
+        return frozen
 
     def _meet(self, batch: Forward.Batch, live: Mapping[str, Live]) -> None:
         """Finds the batch's requests, unless they are those of the last one."""
         if np.array_equal(batch.handles, self._handles):
             return
+        self._again = None
         self._handles = batch.handles
         self._request_ids = tuple(batch.request_ids)
         self._requests = [live[request_id] for request_id in self._request_ids]
@@ -91,13 +103,21 @@ def _checkpoints(begins: Int32Array, ends: Int32Array, page_tokens: int | None) 
     return np.where((begins < last) & (last < ends), last, -1).astype(np.int32)
 
 
-def remote_of(plan: ExecutionPlan, live: Mapping[str, Live]) -> Forward.Batch | None:
-    """The batch of a plan that goes to the peer, or comes from it, noted in `live`."""
+def remote_of(
+    plan: ExecutionPlan,
+    live: Mapping[str, Live],
+    recipe: Recipe,
+    table_of: Callable[[str], Int32Array],
+) -> tuple[RemoteBlocks, ...]:
+    """What a plan hands to the peer, or takes from it; noted in `live`. `table_of`: the persistent
+    block table of a group."""
     batch = plan.remote_prefill or plan.remote_decode
-    if batch is not None:
-        for request_id, handle in zip(batch.request_ids, batch.handles.tolist()):
-            live[request_id].handle = handle
-    return batch
+    if batch is None:
+        return ()
+    for request_id, handle in zip(batch.request_ids, batch.handles.tolist()):
+        live[request_id].handle = handle
+    tables = {group_id: table_of(group_id) for group_id in recipe.group_ids}
+    return remote_blocks(batch, tables, recipe, lands=plan.remote_prefill is not None)
 
 
 def _told(batch: Forward.Batch, decodes: list[Live], width: int) -> ToldRows | None:

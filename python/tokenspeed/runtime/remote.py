@@ -36,8 +36,8 @@ class Word(Enum):
     """What a peer says of a request."""
 
     BOOTSTRAPPED = "bootstrapped"
-    """It may be admitted here: on the decode side once both know of it, on the prefill side once the
-    decode side has blocks for it."""
+    """It may be admitted here: on the decode side once both know of it, on the prefill side once
+    the decode side has blocks for it."""
     LANDED = "landed"
     """Its prompt lies in the decode side's blocks: the last word on both sides."""
     FAILED = "failed"
