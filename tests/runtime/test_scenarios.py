@@ -187,7 +187,7 @@ def test_29_blocks_of_who_is_given_up_wait_for_the_late_write(
 
 
 def _given_up_while_it_lands(transfer_type: type[NobodyWaits], is_true: bool, seed: int) -> bool:
-    """Whether `b` says what it should; where the word `is_true`, `a`'s blocks are fenced up to it."""
+    """Whether `b` says what it should; if the word `is_true`, `a`'s blocks are fenced up to it."""
     device = RunsWhenWaitedFor(seed, "copies last")
     transfer = transfer_type(device, idle_s=0)
     requests = [Request("a", list(range(1, 10)), 2), Request("b", list(range(50, 59)), 6)]
