@@ -20,10 +20,16 @@ _NUM_TOKENS = attrgetter("num_tokens")
 class Batches:
     """Makes them, and remembers who was in the last one: decodes mostly go on together."""
 
-    def __init__(self, *, width: int, page_tokens: int | None, with_histories: bool) -> None:
-        """`page_tokens`: of the prefix page where a group keeps states, else None."""
+    def __init__(
+        self, *, num_rows: int, width: int, page_tokens: int | None, with_histories: bool
+    ) -> None:
+        """`num_rows`: of the request pool, with row 0. `page_tokens`: of the prefix page where a
+        group keeps states, else None."""
         self._width = width
         self._page_tokens = page_tokens
+        self._lengths = np.zeros(num_rows, dtype=np.int32)
+        """By row, as `DeviceRows.lengths` once all planned rounds have run; kept at width 1, where
+        a forward gives one token for sure."""
         self._with_histories = with_histories
         self._handles = np.zeros(0, dtype=np.uint64)
         self._request_ids: tuple[str, ...] = ()
@@ -39,8 +45,8 @@ class Batches:
         tokens that a decode may be ahead of what is known of it."""
         self._meet(batch, live)
         if self._again is not None and (batch.decode_input_ids_array < 0).all():
-            lengths = max(map(_NUM_TOKENS, self._requests)) + tokens_ahead
-            return replace(self._again, seq_lens_max=lengths)
+            seq_lens, longest = self._decode_lengths(self._again.rows, self._requests, tokens_ahead)
+            return replace(self._again, seq_lens_max=longest, seq_lens=seq_lens)
         extends = batch.num_extends()
         fed = batch.input_lengths_array
         prefixes, replays = batch.extend_prefix_lens_array, batch.extend_replay_lens_array
@@ -48,7 +54,6 @@ class Batches:
         ends = prefixes + fed[:extends]
         completes = ends == prompts
         decodes = self._requests[extends:]
-        lengths = max(map(_NUM_TOKENS, decodes), default=-tokens_ahead) + tokens_ahead
         query_start = np.zeros(len(fed) + 1, dtype=np.int32)
         np.cumsum(fed, out=query_start[1:])
         rows = batch.request_pool_indices_array
@@ -59,6 +64,11 @@ class Batches:
                 int(rows[at]): self._requests[at].all_tokens()
                 for at in [*np.flatnonzero(completes).tolist(), *elsewhere.tolist()]
             }
+        told = _told(batch, decodes, self._width)
+        if told is not None:
+            self._lengths[told.rows] = told.lengths
+        decode_lens, longest = self._decode_lengths(rows[extends:], decodes, tokens_ahead)
+        self._lengths[rows[:extends][completes]] = prompts[completes] + 1
         query_start.flags.writeable = completes.flags.writeable = False
         frozen = RoundBatch(
             request_ids=self._request_ids,
@@ -74,13 +84,25 @@ class Batches:
             extend_replay_lens=replays,
             checkpoints=_checkpoints(prefixes + replays, ends, self._page_tokens),
             completes=completes,
-            seq_lens_max=max(lengths, *ends.tolist(), 0),
-            told=_told(batch, decodes, self._width),
+            seq_lens_max=max(longest, *ends.tolist(), 0),
+            seq_lens=None if decode_lens is None else np.concatenate([ends, decode_lens]),
+            told=told,
             histories=histories,
         )
         if not extends and frozen.told is None:
             self._again = frozen
         return frozen
+
+    def _decode_lengths(
+        self, rows: Int32Array, decodes: list[Live], tokens_ahead: int
+    ) -> tuple[Int32Array | None, int]:
+        """Contexts of decodes, their input included, and the longest; at widths above 1, where only
+        the device knows how many tokens a step gave, no more than a bound on the longest."""
+        if self._width > 1:
+            return None, max(map(_NUM_TOKENS, decodes), default=-tokens_ahead) + tokens_ahead
+        lengths = self._lengths[rows]
+        self._lengths[rows] = lengths + 1
+        return lengths, int(lengths.max(initial=0))
 
     def _meet(self, batch: Forward.Batch, live: Mapping[str, Live]) -> None:
         """Finds the batch's requests, unless they are those of the last one."""

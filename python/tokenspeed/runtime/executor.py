@@ -233,6 +233,7 @@ class RoundExecutor:
             logit_requests=parts["logit_requests"],
             query_start_host=batch.query_start,
             seq_lens_max=batch.seq_lens_max,
+            seq_lens_host=batch.seq_lens,
             extend_prefix_lens=batch.extend_prefix_lens,
             extend_replay_lens=batch.extend_replay_lens,
             checkpoints=batch.checkpoints,

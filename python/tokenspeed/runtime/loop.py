@@ -85,13 +85,13 @@ class EngineLoop:
         recipe = runner.recipe()
         keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
         self._batches = Batches(
+            num_rows=config.max_batch_size + 1,
             width=self._width,
             page_tokens=config.prefix_granularity if keeps_state else None,
             with_histories=drafter is not None and self._width > 1,
         )
         self._recipe, self._role, self._peer = recipe, config.role, peer
-        self._on_plan = on_plan
-        self._on_acknowledged = on_acknowledged
+        self._on_plan, self._on_acknowledged = on_plan, on_acknowledged
         held = min(self.scheduler.max_single_request_tokens(), _CONTEXT_TOKENS_MAX)
         self.context_tokens = min(context_tokens or held, held)
         self._handle = build_handle(
