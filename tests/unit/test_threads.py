@@ -45,6 +45,15 @@ def test_hashing_a_long_prompt_lets_other_threads_run() -> None:
     assert progress_during(lambda: scheduler.submit_requests([long])) > 100
 
 
+def test_a_long_plan_lets_other_threads_run() -> None:
+    scheduler = Scheduler(config(blocks=1 << 15, max_batch_size=512, max_scheduled_tokens=1 << 16))
+    prompts = np.arange(1 << 16, dtype=np.int32).reshape(512, 128)
+    scheduler.submit_requests([RequestSpec(str(i), prompt) for i, prompt in enumerate(prompts)])
+    plans = []
+    assert progress_during(lambda: plans.append(scheduler.next_execution_plan())) > 20
+    assert len(plans[0].forward[0].request_ids) == 512
+
+
 def test_calls_from_many_threads_take_turns() -> None:
     scheduler = Scheduler(config(blocks=400, max_batch_size=32, max_scheduled_tokens=128))
     clients, each = 4, 30

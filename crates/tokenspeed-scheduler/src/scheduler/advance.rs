@@ -27,9 +27,11 @@ impl Scheduler {
     /// # Errors
     /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`],
     /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen.
-    pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
-        let mut expected: FxHashMap<RequestKey, Expected> = FxHashMap::default();
-        for event in &events {
+    pub fn advance(&mut self, events: impl AsRef<[Event]>) -> Result<()> {
+        let events = events.as_ref();
+        let mut expected: FxHashMap<RequestKey, Expected> =
+            FxHashMap::with_capacity_and_hasher(events.len(), Default::default());
+        for event in events {
             self.foresee(event, &mut expected)?;
         }
         for event in events {
@@ -155,8 +157,8 @@ impl Scheduler {
         }
     }
 
-    fn carry_out(&mut self, event: Event) {
-        match event {
+    fn carry_out(&mut self, event: &Event) {
+        match *event {
             Event::WriteBackDone { op_id } => {
                 self.cache.complete_transfer(op_id, true);
                 return;
@@ -177,7 +179,7 @@ impl Scheduler {
         }
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
-                self.land_result(key, &tokens, spec_candidate_ids);
+                self.land_result(key, tokens, spec_candidate_ids.clone());
             }
             Event::Finish { .. } => self.finish_request(key),
             Event::Abort { .. } => self.abort(key),
@@ -188,12 +190,12 @@ impl Scheduler {
                 }
             }
             Event::RemotePrefillDone { bootstrap_token, .. } => {
-                self.land_remote_prefill(key, bootstrap_token);
+                self.land_remote_prefill(key, *bootstrap_token);
             }
             Event::Retract { .. } => self.retract_without_snapshot(key),
             Event::UpdateReserveNumTokens { .. } if !self.requests[key].state().is_resident() => {}
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
-                self.requests[key].reserve_next_tokens = Some(reserve_num_tokens);
+                self.requests[key].reserve_next_tokens = Some(*reserve_num_tokens);
             }
             Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => {}
         }
@@ -220,6 +222,7 @@ impl Scheduler {
                 self.retractions_since_token = 0;
                 self.name_new_pages(key);
                 self.requests.transition(key, State::PrefillDone);
+                self.note_if_spent(key);
             }
             State::Draining => self.forget(key),
             _ => {}
