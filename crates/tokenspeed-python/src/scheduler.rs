@@ -85,7 +85,7 @@ impl Scheduler {
             ends > QUICK_ENDS,
             events,
             |&events| Call::Advance(events.into()),
-            |core, events| core.advance(events),
+            |core, events| core.advance_by(events),
         )
     }
 

@@ -27,8 +27,15 @@ impl Scheduler {
     /// # Errors
     /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`],
     /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen.
-    pub fn advance(&mut self, events: impl AsRef<[Event]>) -> Result<()> {
-        let events = events.as_ref();
+    pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
+        self.advance_by(&events)
+    }
+
+    /// The same, of events that the caller keeps.
+    ///
+    /// # Errors
+    /// As [`Scheduler::advance`].
+    pub fn advance_by(&mut self, events: &[Event]) -> Result<()> {
         let mut expected: FxHashMap<RequestKey, Expected> =
             FxHashMap::with_capacity_and_hasher(events.len(), Default::default());
         for event in events {

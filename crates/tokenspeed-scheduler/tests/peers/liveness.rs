@@ -31,8 +31,8 @@ fn a_prefill_worker_keeps_what_its_hand_overs_need() {
     let mut handed_over = Vec::new();
     for _ in 0..12 {
         engine.round();
-        for id in engine.plan.batch.request_ids.to_vec() {
-            engine.result(&id, &[7]);
+        for id in engine.plan.batch.request_ids.clone().iter() {
+            engine.result(id, &[7]);
         }
         for id in
             engine.plan.remote_decode.clone().iter().flat_map(|batch| batch.request_ids.iter())
