@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from tokenspeed.scheduler import ForwardEvent, RequestSpec, Scheduler
+from tokenspeed.scheduler import ExecutionPlan, ForwardEvent, RequestSpec, Scheduler
 
 from .engine import config, results, submit, tell
 
@@ -49,7 +49,7 @@ def test_a_long_plan_lets_other_threads_run() -> None:
     scheduler = Scheduler(config(blocks=1 << 15, max_batch_size=512, max_scheduled_tokens=1 << 16))
     prompts = np.arange(1 << 16, dtype=np.int32).reshape(512, 128)
     scheduler.submit_requests([RequestSpec(str(i), prompt) for i, prompt in enumerate(prompts)])
-    plans = []
+    plans: list[ExecutionPlan] = []
     assert progress_during(lambda: plans.append(scheduler.next_execution_plan())) > 20
     assert len(plans[0].forward[0].request_ids) == 512
 
