@@ -134,8 +134,8 @@ class KvEventSubscriber:
                 self._append(batch)
 
     def _is_followed_by(self, batches: list[Batch]) -> bool:
-        """Whether these are of the engine of the last batch. It would have that one still, or later ones
-        if it keeps few; another counts anew."""
+        """Whether these are of the engine of the last batch. It would have that one still, or later
+        ones if it keeps few; another counts anew."""
         if not batches:
             return False
         first = batches[0]
@@ -144,8 +144,8 @@ class KvEventSubscriber:
         return first.timestamp_s > self._last_s
 
     def _replayed(self, first: int) -> list[Batch] | None:
-        """The batches that the publisher keeps, from a number on; None where it does not answer to the
-        end."""
+        """The batches that the publisher keeps, from a number on; None where it does not answer to
+        the end."""
         batches: list[Batch] = []
         with self._context.socket(zmq.DEALER) as socket:
             socket.set_hwm(0)

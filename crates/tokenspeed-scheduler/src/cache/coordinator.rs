@@ -97,6 +97,18 @@ impl Coordinator {
         self.pages.intern(hash)
     }
 
+    /// Names the page that holds `tokens` behind `prior`, or at the start of a prompt.
+    pub fn name_next_page(&mut self, prior: Option<PageId>, tokens: &[i32]) -> PageId {
+        let prior = prior.map(|page| self.pages.hash(page));
+        let hash = ContentHash::chain(prior, tokens);
+        self.pages.intern(hash)
+    }
+
+    /// Names a page once more that is named already.
+    pub fn share_page(&mut self, page: PageId) {
+        self.pages.retain(page);
+    }
+
     /// Content hash of a named page.
     pub fn hash_of(&self, page: PageId) -> &ContentHash {
         self.pages.hash(page)
@@ -218,7 +230,13 @@ impl Coordinator {
     /// Whether an admission with this frontier would make a slot a hole and give its block up; one
     /// that something else holds too can wait.
     pub fn expires(&self, holdings: &Holdings, computed_tokens: i64) -> bool {
-        self.expiring(holdings, computed_tokens).next().is_some()
+        self.geometries.iter().zip(&holdings.groups).enumerate().any(|(group, (geometry, held))| {
+            let Some(retained) = geometry.expires_below(computed_tokens) else {
+                return false;
+            };
+            let alone = |(_, block)| self.device.owners(group, block) == 1;
+            held.table.expiring(retained).any(alone)
+        })
     }
 
     /// The request's own blocks that retention lets go and that nothing else owns.

@@ -8,14 +8,7 @@ use crate::request::RequestKey;
 impl Round<'_> {
     /// Ends requests that have generated their declared budget and that no client has finished.
     pub(super) fn end_spent_budgets(&mut self) {
-        let spent: Vec<RequestKey> = self
-            .requests
-            .local_residents()
-            .filter(|&key| {
-                self.requests[key].forwards_out == 0 && self.requests[key].budget_is_spent()
-            })
-            .collect();
-        for key in spent {
+        for key in self.requests.take_spent() {
             self.end_if_spent(key);
         }
     }

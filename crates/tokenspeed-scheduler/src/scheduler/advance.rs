@@ -16,8 +16,16 @@ impl Scheduler {
     /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`],
     /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen.
     pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
-        let mut foresight = Foresight::default();
-        for event in &events {
+        self.advance_by(&events)
+    }
+
+    /// The same, of events that the caller keeps.
+    ///
+    /// # Errors
+    /// As [`Scheduler::advance`].
+    pub fn advance_by(&mut self, events: &[Event]) -> Result<()> {
+        let mut foresight = Foresight::for_events(events.len());
+        for event in events {
             self.foresee(event, &mut foresight)?;
         }
         for event in events {
@@ -26,8 +34,8 @@ impl Scheduler {
         self.verify()
     }
 
-    fn carry_out(&mut self, event: Event) {
-        match event {
+    fn carry_out(&mut self, event: &Event) {
+        match *event {
             Event::WriteBackDone { op_id } => {
                 self.cache.complete_transfer(op_id, true);
                 return;
@@ -50,7 +58,7 @@ impl Scheduler {
         }
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
-                self.land_result(key, &tokens, spec_candidate_ids);
+                self.land_result(key, tokens, spec_candidate_ids.clone());
             }
             Event::Finish { .. } => self.finish_request(key),
             Event::Abort { .. } => self.abort(key),
@@ -61,12 +69,12 @@ impl Scheduler {
                 }
             }
             Event::RemotePrefillDone { bootstrap_token, .. } => {
-                self.land_remote_prefill(key, bootstrap_token);
+                self.land_remote_prefill(key, *bootstrap_token);
             }
             Event::Retract { .. } => self.withhold(key),
             Event::UpdateReserveNumTokens { .. } if !self.requests[key].state().is_resident() => {}
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
-                self.requests[key].reserve_next_tokens = Some(reserve_num_tokens);
+                self.requests[key].reserve_next_tokens = Some(*reserve_num_tokens);
             }
             Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => {}
         }
@@ -92,8 +100,9 @@ impl Scheduler {
                 self.retractions_since_token = 0;
                 self.name_new_pages(key);
                 self.requests.transition(key, State::PrefillDone);
-                if self.requests[key].holdings.torn {
-                    self.retract_torn(key);
+                match self.requests[key].holdings.torn {
+                    true => self.retract_torn(key),
+                    false => self.note_if_spent(key),
                 }
             }
             State::Draining => self.forget(key),

@@ -34,6 +34,12 @@ struct Expected {
 }
 
 impl Foresight {
+    /// Nothing yet, with room for so many events.
+    pub(super) fn for_events(events: usize) -> Foresight {
+        let requests = FxHashMap::with_capacity_and_hasher(events, Default::default());
+        Foresight { requests, ..Foresight::default() }
+    }
+
     fn of(&mut self, key: RequestKey, request: &Request) -> &mut Expected {
         self.requests.entry(key).or_insert_with(|| Expected {
             live: true,

@@ -177,9 +177,9 @@ fn recovering(engine: &mut Engine) -> u64 {
             return load;
         }
         engine.end_stores();
-        for id in engine.plan.batch.request_ids.clone() {
-            engine.result(&id, &[8]);
-            if &*id == "b" && engine.scheduler().request_token_size("b") > 17 {
+        for id in engine.plan.batch.request_ids.clone().iter() {
+            engine.result(id, &[8]);
+            if **id == *"b" && engine.scheduler().request_token_size("b") > 17 {
                 engine.finish("b");
             }
         }
