@@ -4,7 +4,9 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use tokenspeed_scheduler as core;
-use tokenspeed_scheduler::{CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role};
+use tokenspeed_scheduler::{
+    CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role,
+};
 
 use crate::enums::{Choice, PythonEnum};
 use crate::guard;
@@ -180,6 +182,8 @@ pub struct SchedulerConfig {
     enable_mixed_prefill_decode: bool,
     /// Tail of a prompt that is recomputed after any hit.
     prefix_replay_tokens: i64,
+    /// Who waits and who gives way when memory is short.
+    pressure_policy: Choice<PressurePolicy>,
 }
 
 /// A list of `CacheGroupConfig`.
@@ -207,6 +211,7 @@ impl SchedulerConfig {
             enable_kv_cache_events = false,
             enable_mixed_prefill_decode = false,
             prefix_replay_tokens = 0,
+            pressure_policy = Choice(PressurePolicy::Document),
         ),
     )]
     #[allow(clippy::too_many_arguments, reason = "one a field; Python passes them by name")]
@@ -227,6 +232,7 @@ impl SchedulerConfig {
         enable_kv_cache_events: bool,
         enable_mixed_prefill_decode: bool,
         prefix_replay_tokens: i64,
+        pressure_policy: Choice<PressurePolicy>,
     ) -> Self {
         SchedulerConfig {
             prefix_granularity,
@@ -244,6 +250,7 @@ impl SchedulerConfig {
             enable_kv_cache_events,
             enable_mixed_prefill_decode,
             prefix_replay_tokens,
+            pressure_policy,
         }
     }
 
@@ -301,6 +308,10 @@ impl SchedulerConfig {
         if config.prefix_replay_tokens != default.prefix_replay_tokens {
             repr = repr.field("prefix_replay_tokens", config.prefix_replay_tokens);
         }
+        if config.pressure_policy != default.pressure_policy {
+            let policy = format!("PressurePolicy.{:?}", config.pressure_policy);
+            repr = repr.field("pressure_policy", policy);
+        }
         Ok(repr.finish())
     }
 }
@@ -324,6 +335,7 @@ impl SchedulerConfig {
             enable_kv_cache_events: self.enable_kv_cache_events,
             enable_mixed_prefill_decode: self.enable_mixed_prefill_decode,
             prefix_replay_tokens: self.prefix_replay_tokens,
+            pressure_policy: self.pressure_policy.0,
         })
     }
 }

@@ -5,7 +5,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
-use tokenspeed_scheduler::{CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role};
+use tokenspeed_scheduler::{
+    CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role,
+};
 
 const MODULE: &str = "tokenspeed.scheduler.enums";
 
@@ -35,6 +37,7 @@ python_enum!(Role: P, D, Fused);
 python_enum!(CacheRetention: FullHistory, SlidingWindow);
 python_enum!(CacheGroupFamily: History, State);
 python_enum!(CacheTransferPolicy: Unspecified, FullSuffix, LatestSnapshot);
+python_enum!(PressurePolicy: Document, Goodput);
 
 /// A member on its way between the two languages.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -38,6 +38,17 @@ impl Role {
     }
 }
 
+/// What happens when the pool cannot hold what all residents come to need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum PressurePolicy {
+    /// `scheduler.md` §2 and §4 to the letter.
+    #[default]
+    Document,
+    /// The engine keeps its batch: what residents need next comes before any admission, and who came
+    /// last gives way (`docs/goodput.md`).
+    Goodput,
+}
+
 /// A scheduler's configuration.
 ///
 /// ```
@@ -91,6 +102,8 @@ pub struct SchedulerConfig {
     pub enable_mixed_prefill_decode: bool,
     /// Tail of a prompt that is recomputed after any hit.
     pub prefix_replay_tokens: i64,
+    /// Who waits and who gives way when memory is short; no matter on the prefill role, which never retracts.
+    pub pressure_policy: PressurePolicy,
 }
 
 impl Default for SchedulerConfig {
@@ -111,6 +124,7 @@ impl Default for SchedulerConfig {
             enable_kv_cache_events: false,
             enable_mixed_prefill_decode: false,
             prefix_replay_tokens: 0,
+            pressure_policy: PressurePolicy::Document,
         }
     }
 }

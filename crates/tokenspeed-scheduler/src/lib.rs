@@ -22,7 +22,8 @@ pub mod scheduler;
 pub use cache::KvEvent;
 pub use capacity::CapacityModel;
 pub use config::{
-    CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Role, SchedulerConfig,
+    CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role,
+    SchedulerConfig,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use event::Event;

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tokenspeed.runtime.recipe import Recipe
-from tokenspeed.scheduler import SchedulerConfig
+from tokenspeed.scheduler import PressurePolicy, SchedulerConfig
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
@@ -73,6 +73,7 @@ class EngineSettings:
             num_device_pages=pages,
             num_host_pages=self.num_host_pages,
             max_batch_size=self.max_batch_size,
+            pressure_policy=PressurePolicy.Goodput,
             **settings,
         )
 

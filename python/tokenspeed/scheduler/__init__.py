@@ -28,7 +28,12 @@ from tokenspeed.scheduler._core import (
     Scheduler,
     SchedulerConfig,
 )
-from tokenspeed.scheduler.enums import CacheGroupFamily, CacheRetention, CacheTransferPolicy
+from tokenspeed.scheduler.enums import (
+    CacheGroupFamily,
+    CacheRetention,
+    CacheTransferPolicy,
+    PressurePolicy,
+)
 from tokenspeed.scheduler.errors import (
     ConfigError,
     EventError,
@@ -59,6 +64,7 @@ __all__ = [
     "KVEvent",
     "OwedResult",
     "PD",
+    "PressurePolicy",
     "RecordingError",
     "RecordingWarning",
     "RequestError",

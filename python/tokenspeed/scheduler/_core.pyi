@@ -6,7 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
-from tokenspeed.scheduler.enums import CacheGroupFamily, CacheRetention, CacheTransferPolicy
+from tokenspeed.scheduler.enums import (
+    CacheGroupFamily,
+    CacheRetention,
+    CacheTransferPolicy,
+    PressurePolicy,
+)
 from tokenspeed.scheduler.enums import Role as _Role
 
 __all__ = [
@@ -107,6 +112,7 @@ class SchedulerConfig:
     enable_kv_cache_events: bool
     enable_mixed_prefill_decode: bool
     prefix_replay_tokens: int
+    pressure_policy: PressurePolicy
     def __new__(
         cls,
         *,
@@ -125,6 +131,7 @@ class SchedulerConfig:
         enable_kv_cache_events: bool = False,
         enable_mixed_prefill_decode: bool = False,
         prefix_replay_tokens: int = 0,
+        pressure_policy: PressurePolicy = ...,
     ) -> SchedulerConfig: ...
 
 @final

@@ -34,6 +34,16 @@ class CacheTransferPolicy(Enum):
     """The last snapshot alone: state groups."""
 
 
+class PressurePolicy(Enum):
+    """What happens when the pool cannot hold what all residents come to need."""
+
+    Document = 0
+    """`scheduler.md` §2 and §4 to the letter."""
+    Goodput = 1
+    """The engine keeps its batch: what residents need next comes before any admission, and who came
+    last gives way."""
+
+
 class Role(Enum):
     """What an engine does; `SchedulerConfig.Role`."""
 

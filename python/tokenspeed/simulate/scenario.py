@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tokenspeed.scheduler import CacheGroupConfig, SchedulerConfig
+from tokenspeed.scheduler import CacheGroupConfig, PressurePolicy, SchedulerConfig
 from tokenspeed.simulate.cost import CostModel
 from tokenspeed.simulate.setting import check_settings, parse_setting, setting
 from tokenspeed.simulate.trace import Trace
+
+POLICIES = {policy.name.lower(): policy for policy in PressurePolicy}
+"""Pressure policies as a setting names them."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,20 @@ class Engine:
     enable_mixed_prefill_decode: bool = setting(
         True, "Let prefills and decodes share a round; otherwise prefills go first, alone."
     )
+    pressure_policy: str = setting(
+        "goodput",
+        "When memory is short: document (the letter of the document) or goodput (keep the batch).",
+    )
     disable_prefix_cache: bool = setting(False, "Match no prefix.")
     disable_l2_cache: bool = setting(False, "Use no host pool.")
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.pressure_policy not in POLICIES:
+            known = ", ".join(POLICIES)
+            raise ValueError(
+                f"pressure_policy is {self.pressure_policy!r}; it needs one of {known}"
+            )
         if self.overlap_schedule_depth > 1:
             raise ValueError(
                 f"overlap_schedule_depth is {self.overlap_schedule_depth}; it needs 0 or 1"
@@ -58,7 +70,8 @@ class Engine:
             block_granularity=self.prefix_granularity,
             total_pages=self.num_device_pages,
         )
-        return SchedulerConfig(cache_groups=[group], **asdict(self))
+        values = asdict(self) | {"pressure_policy": POLICIES[self.pressure_policy]}
+        return SchedulerConfig(cache_groups=[group], **values)
 
 
 @dataclass(frozen=True)

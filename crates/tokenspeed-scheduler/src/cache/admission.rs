@@ -96,6 +96,22 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Whether a first admission would leave `left` blocks a group to be had. Nothing changes by it.
+    pub fn leaves(
+        &mut self,
+        holdings: &Holdings,
+        first: FirstAdmission<'_>,
+        demands: &[Demand],
+        left: &[i64],
+    ) -> bool {
+        let needed = needed(&self.growth(holdings, Some(first), demands), Some(first));
+        let claimed = self.claim(first);
+        let all: Vec<i64> = needed.iter().zip(left).map(|(needed, left)| needed + left).collect();
+        let fits = Ledger::new(&self.device.pool, all.len(), Obstacle::Pinned).fits(&all);
+        self.unclaim(&claimed);
+        fits
+    }
+
     /// What a first admission behind this hit needs, its loads included or not, in the measure of
     /// [`Coordinator::room`].
     pub fn need(&self, hit: &Hit, demands: &[Demand], with_loads: bool) -> u64 {

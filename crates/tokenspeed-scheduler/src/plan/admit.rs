@@ -68,7 +68,7 @@ impl Round<'_> {
         if self.lands_remotely(key) {
             return self.open_landing(key, row, hit, uncached);
         }
-        let request = &mut self.requests[key];
+        let request = &self.requests[key];
         let cut = Cut {
             begin: self.cache.tokens_of(hit.total_pages),
             first: true,
@@ -80,9 +80,14 @@ impl Round<'_> {
         if chunk.size <= 0 {
             return Outcome::NotNow;
         }
+        let left = self.left_to_residents(key, chunk.end());
+        let request = &mut self.requests[key];
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
         let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
+        if left.is_some_and(|left| !self.cache.leaves(&request.holdings, first, &demands, &left)) {
+            return Outcome::NoCapacity;
+        }
         request.holdings.uncached = uncached;
         let admitted = self.cache.admit(
             &mut request.holdings,
@@ -114,6 +119,7 @@ impl Round<'_> {
         request.last_handle = None;
         request.recovering =
             matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
+        self.count_in(key);
     }
 
     /// Notes what a waiting prompt needs at least, so that it is not tried again for nothing.

@@ -3,6 +3,7 @@
 
 use super::chunk::Chunk;
 use super::output::AbortNotice;
+use super::pressure::Pressure;
 use crate::request::{Handle, RequestKey};
 
 /// A scheduled chunk.
@@ -119,4 +120,6 @@ pub struct AdmissionFeedback {
     pub capacity_blocker: Option<RequestKey>,
     /// Residents that lacked blocks, in the order in which the phases met them.
     pub stalled: Vec<RequestKey>,
+    /// What the policy keeps in mind.
+    pub pressure: Pressure,
 }

@@ -17,7 +17,14 @@ impl Round<'_> {
             if self.build.budget_left() - reserved_tokens < cost {
                 return;
             }
-            if self.schedule_decode(key) == Outcome::NoCapacity {
+            if self.yields(key) {
+                continue;
+            }
+            let mut outcome = self.schedule_decode(key);
+            while outcome == Outcome::NoCapacity && self.younger_gives_way(key) {
+                outcome = self.schedule_decode(key);
+            }
+            if outcome == Outcome::NoCapacity {
                 self.blocked(key);
             }
         }

@@ -14,6 +14,7 @@ pub mod names;
 pub mod output;
 pub mod prefill;
 pub mod prefill_worker;
+pub mod pressure;
 pub mod refusal;
 pub mod remote;
 pub mod retraction;

@@ -10,7 +10,10 @@ use crate::request::RequestKey;
 impl Round<'_> {
     /// Readmission first, since it holds a snapshot that other admissions could evict.
     pub(super) fn schedule_local_prefill_work(&mut self) {
-        let readmission = self.schedule_readmission();
+        let readmission = match self.is_sealed_by_stalled() {
+            true => Line::SealedToNewcomers,
+            false => self.schedule_readmissions(),
+        };
         if readmission == Line::Held {
             return;
         }
@@ -27,6 +30,18 @@ impl Round<'_> {
         match self.requests.has_incomplete_prefill() {
             true => self.schedule_resident_chunks(),
             false => self.schedule_readmission(),
+        }
+    }
+
+    /// One readmission by the document; all that fit, one after the other, where the engine keeps its batch.
+    fn schedule_readmissions(&mut self) -> Line {
+        loop {
+            let waiting = self.requests.next_readmission();
+            let line = self.schedule_readmission();
+            let next = self.requests.next_readmission();
+            if !self.keeps_batch() || line != Line::Free || next.is_none() || next == waiting {
+                return line;
+            }
         }
     }
 
@@ -58,7 +73,11 @@ impl Round<'_> {
             if self.build.budget_left() <= 0 {
                 return Line::Held;
             }
-            match self.schedule_next_chunk(key) {
+            let mut outcome = self.schedule_next_chunk(key);
+            while outcome == Outcome::NoCapacity && self.younger_gives_way(key) {
+                outcome = self.schedule_next_chunk(key);
+            }
+            match outcome {
                 Outcome::Completed => {}
                 Outcome::Incomplete => return Line::Held,
                 Outcome::NoCapacity => {
@@ -80,7 +99,11 @@ impl Round<'_> {
         let mut again: BTreeSet<_> = waiting.within(self.cache.room()).collect();
         again.extend(waiting.cheaper_below(budget));
         let mut from = 0;
+        let mut refused = 0;
         loop {
+            if self.has_looked_ahead(refused) {
+                return;
+            }
             for page in self.cache.take_newly_cached() {
                 self.requests.waiting.reconsider(page);
             }
@@ -94,9 +117,8 @@ impl Round<'_> {
             }
             let candidate = again.range((from, RequestKey::FIRST)..).next().copied();
             let blocker_wanted = self.feedback.capacity_blocker.is_none();
-            let refused = waiting.first_refused(from).filter(|_| blocker_wanted);
-            let next =
-                candidate.into_iter().chain(refused).chain(waiting.first_untried(from)).min();
+            let first = waiting.first_refused(from).filter(|_| blocker_wanted);
+            let next = candidate.into_iter().chain(first).chain(waiting.first_untried(from)).min();
             let Some(queued @ (submission, key)) = next else {
                 return;
             };
@@ -106,7 +128,10 @@ impl Round<'_> {
             }
             match self.schedule_first_chunk(key) {
                 Outcome::Incomplete => return,
-                Outcome::NoCapacity => self.blocked(key),
+                Outcome::NoCapacity => {
+                    self.blocked(key);
+                    refused += 1;
+                }
                 Outcome::Completed | Outcome::NotNow => {}
             }
         }

@@ -48,12 +48,16 @@ impl Round<'_> {
         if self.build.remote_prefill().is_some() {
             return Outcome::NotNow;
         }
-        let request = &mut self.requests[key];
         let begin = self.cache.tokens_of(hit.total_pages);
-        let chunk = Chunk { begin, size: request.prompt_tokens - begin, replay: 0 };
+        let chunk = Chunk { begin, size: self.requests[key].prompt_tokens - begin, replay: 0 };
+        let left = self.left_to_residents(key, chunk.end());
+        let request = &mut self.requests[key];
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = landing_demands(self.rules, self.cache.geometries(), chunk, reserve);
         let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
+        if left.is_some_and(|left| !self.cache.leaves(&request.holdings, first, &demands, &left)) {
+            return Outcome::NoCapacity;
+        }
         request.holdings.uncached = uncached;
         let fresh = &mut self.build.fresh;
         let admitted =

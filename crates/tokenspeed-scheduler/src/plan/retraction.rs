@@ -17,7 +17,10 @@ impl Round<'_> {
         };
         // A load writes blocks that its readmission owns; a pinned store gives its blocks back by
         // itself, and to retract anyone for them would be thrash.
-        if !self.build.prefill_progressed() && self.cache.transfers().owe_nothing() {
+        if !self.keeps_batch()
+            && !self.build.prefill_progressed()
+            && self.cache.transfers().owe_nothing()
+        {
             self.retract_and_grant(blocker);
         }
     }
@@ -109,6 +112,9 @@ impl Round<'_> {
     /// A request whose admission prepaid its whole budget is exempt. One whose prompt a peer is writing
     /// is neither: it is not to be had until it has landed.
     fn choose_victim(&self, exemption: Exemption) -> Option<RequestKey> {
+        if self.keeps_batch() {
+            return self.requests.youngest_local_resident();
+        }
         let rank = |key: RequestKey| {
             let request = &self.requests[key];
             let order = match request.state() {
@@ -156,7 +162,7 @@ impl Round<'_> {
     }
 
     /// Retracts, or ends a request that could never come back.
-    fn retract_or_end(&mut self, key: RequestKey) {
+    pub(super) fn retract_or_end(&mut self, key: RequestKey) {
         // With the pool to itself it fails for cached blocks alone: for a hit that it holds, or for
         // leftovers that split parents between groups.
         let alone = self.feedback.stalled.contains(&key) && self.requests.residents().count() == 1;
@@ -170,6 +176,8 @@ impl Round<'_> {
     /// a copy that the runtime orders before whatever this plan does to them; so they are free at once.
     pub(super) fn retract(&mut self, key: RequestKey) {
         let snapshot = self.cache.host().is_some();
+        *self.retraction_epoch += 1;
+        let epoch = self.place_among_readmissions(key);
         let request = &mut self.requests[key];
         let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
         if snapshot {
@@ -181,9 +189,7 @@ impl Round<'_> {
         self.cache.release(holdings);
         self.build.retracted.push(handle);
         request.last_handle = Some(handle);
-        *self.retraction_epoch += 1;
         *self.retractions_since_token += 1;
-        let epoch = *self.retraction_epoch;
         request.retractions += 1;
         request.reserve_next_tokens = None;
         request.prompt_tokens = request.num_tokens();

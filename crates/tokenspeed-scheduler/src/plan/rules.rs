@@ -1,7 +1,7 @@
 //! What the configuration says to a round: the numbers that phases read, made once.
 
 use crate::capacity::{CapacityModel, request_token_limit, snapshot_state_reserve_tokens};
-use crate::config::{Role, SchedulerConfig};
+use crate::config::{PressurePolicy, Role, SchedulerConfig};
 use crate::error::Result;
 use crate::request::State;
 
@@ -26,6 +26,9 @@ pub struct Rules {
     pub replay_window: i64,
     /// Budget that decodes leave to a pending prompt, which cannot advance by less.
     pub least_prefill_budget: i64,
+    /// Whether an admission holds blocks for output to come (`scheduler.md` §4): not where the engine
+    /// keeps its batch.
+    pub prepays: bool,
     /// The most that one request may ever need (`scheduler.md` §1.4).
     pub token_limit: i64,
 }
@@ -47,6 +50,7 @@ impl Rules {
             has_state_group: config.has_state_group(),
             replay_window: config.replay_window_tokens(),
             least_prefill_budget: least_prefill_budget(config),
+            prepays: config.role.decodes() && config.pressure_policy == PressurePolicy::Document,
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
         })

@@ -2,6 +2,7 @@
 
 pub mod handle;
 pub mod lifecycle;
+pub mod outputs;
 pub mod rows;
 pub mod set;
 pub mod waiting;

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::Request;
 use super::handle::Handle;
 use super::lifecycle::State;
+use super::outputs::OutputLengths;
 use super::waiting::{Queued, WaitingLine};
 use crate::identity::PageId;
 
@@ -48,6 +49,8 @@ pub struct RequestSet {
     bootstrapping: usize,
     /// Who may have spent its budget since the last [`RequestSet::take_spent`], with repeats.
     spent: Vec<RequestKey>,
+    /// How long the outputs of those that are gone were.
+    pub outputs: OutputLengths,
 }
 
 impl RequestSet {
@@ -199,6 +202,11 @@ impl RequestSet {
     /// Those of them that this engine may move, in submission order within each kind.
     pub fn local_residents(&self) -> impl Iterator<Item = RequestKey> + '_ {
         self.prefilling.iter().chain(&self.decoding).map(|&(_, key)| key)
+    }
+
+    /// The local resident that was submitted last.
+    pub fn youngest_local_resident(&self) -> Option<RequestKey> {
+        self.prefilling.last().max(self.decoding.last()).map(|&(_, key)| key)
     }
 
     /// Residents whose next word is the peer's, in submission order.

@@ -40,6 +40,8 @@ pub struct WaitingLine {
     by_need: BTreeSet<(u64, Queued)>,
     by_floor: BTreeSet<(i64, Queued)>,
     watchers: BTreeSet<(PageId, Queued)>,
+    /// How many were admitted past the oldest.
+    overtaken: u32,
 }
 
 impl WaitingLine {
@@ -56,6 +58,17 @@ impl WaitingLine {
         self.forget_refusal(queued);
     }
 
+    /// Notes that a request is admitted: past the oldest, unless it is the oldest.
+    pub fn note_admission(&mut self, queued: Queued) {
+        let is_oldest = self.all.first() == Some(&queued);
+        self.overtaken = if is_oldest { 0 } else { self.overtaken + 1 };
+    }
+
+    /// How many were admitted past the oldest since it became that.
+    pub fn overtaken(&self) -> u32 {
+        self.overtaken
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.all.len()
@@ -69,6 +82,11 @@ impl WaitingLine {
     /// Everyone, in submission order.
     pub fn iter(&self) -> impl Iterator<Item = RequestKey> + '_ {
         self.all.iter().map(|&(_, key)| key)
+    }
+
+    /// The oldest.
+    pub fn first(&self) -> Option<RequestKey> {
+        self.all.first().map(|&(_, key)| key)
     }
 
     /// The first at or after a submission number that was not refused since something changed.

@@ -121,6 +121,8 @@ impl Scheduler {
 
     /// Publishes and stores what the request computed, and lets it go (`cache.md` §6).
     pub(super) fn finish_request(&mut self, key: RequestKey) {
+        let output_tokens = self.requests[key].generated_tokens();
+        self.requests.outputs.note(output_tokens);
         let request = &mut self.requests[key];
         if request.state().is_resident() {
             let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);

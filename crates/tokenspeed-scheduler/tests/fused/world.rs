@@ -1,6 +1,6 @@
 //! The letters of the scenarios: a pool, and what is asked of it.
 
-use tokenspeed_scheduler::{CacheGroupConfig, RequestSpec, SchedulerConfig};
+use tokenspeed_scheduler::{CacheGroupConfig, PressurePolicy, RequestSpec, SchedulerConfig};
 
 use crate::groups::full;
 
@@ -30,6 +30,8 @@ pub struct World {
     pub mixed: bool,
     /// Whether prompts are not matched.
     pub unmatched: bool,
+    /// Who gives way when memory is short.
+    pub policy: PressurePolicy,
     /// Cache groups; one full group of `B` where none is named.
     pub groups: Vec<CacheGroupConfig>,
 }
@@ -48,6 +50,7 @@ impl Default for World {
             rows: 16,
             mixed: false,
             unmatched: false,
+            policy: PressurePolicy::Document,
             groups: Vec::new(),
         }
     }
@@ -75,6 +78,7 @@ impl World {
             enable_kv_cache_events: true,
             enable_mixed_prefill_decode: self.mixed,
             disable_prefix_cache: self.unmatched,
+            pressure_policy: self.policy,
             ..SchedulerConfig::default()
         }
     }

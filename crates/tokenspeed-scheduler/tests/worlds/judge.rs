@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokenspeed_scheduler::config::GroupKind;
 use tokenspeed_scheduler::plan::Batch;
-use tokenspeed_scheduler::{Event, ExecutionPlan, Handle, RequestSpec, Role, SchedulerConfig};
+use tokenspeed_scheduler::{
+    Event, ExecutionPlan, Handle, PressurePolicy, RequestSpec, Role, SchedulerConfig,
+};
 
 /// safe_steps of §4.
 const SAFE_STEPS: i64 = 4096;
@@ -171,7 +173,8 @@ impl<'w> Judge<'w> {
             if out(&id) > 0 || seen.with_peer {
                 return Err(format!("§2: '{id}' is retracted and not quiescent"));
             }
-            if seen.is_prepaid() && owed {
+            let prepays = self.config.pressure_policy == PressurePolicy::Document;
+            if prepays && seen.is_prepaid() && owed {
                 return Err(format!("§4: '{id}' is prepaid, and retracted while results are out"));
             }
             seen.retractions += 1;

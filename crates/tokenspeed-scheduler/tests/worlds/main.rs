@@ -12,7 +12,7 @@ mod play;
 mod random;
 mod world;
 
-use tokenspeed_scheduler::Role;
+use tokenspeed_scheduler::{PressurePolicy, Role};
 
 use play::play;
 use world::World;
@@ -21,27 +21,38 @@ const WORLDS: u64 = 7_000;
 
 #[test]
 fn fused_worlds_end_and_leave_nothing_owned() {
-    worlds_end(Role::Fused);
+    worlds_end(Role::Fused, PressurePolicy::Document);
 }
 
 #[test]
 fn prefill_worlds_end_and_leave_nothing_owned() {
-    worlds_end(Role::P);
+    worlds_end(Role::P, PressurePolicy::Document);
 }
 
 #[test]
 fn decode_worlds_end_and_leave_nothing_owned() {
-    worlds_end(Role::D);
+    worlds_end(Role::D, PressurePolicy::Document);
 }
 
-fn worlds_end(role: Role) {
+#[test]
+fn fused_worlds_end_where_the_batch_is_kept() {
+    worlds_end(Role::Fused, PressurePolicy::Goodput);
+}
+
+#[test]
+fn decode_worlds_end_where_the_batch_is_kept() {
+    worlds_end(Role::D, PressurePolicy::Goodput);
+}
+
+fn worlds_end(role: Role, policy: PressurePolicy) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seeds = match number("WORLD") {
         Some(seed) => seed..seed + 1,
         None => 0..number("WORLDS").unwrap_or(WORLDS),
     };
     for seed in seeds {
-        let world = World::random(role, seed);
+        let mut world = World::random(role, seed);
+        world.config.pressure_policy = policy;
         if let Err(what) = std::panic::catch_unwind(|| play(&world))
             .unwrap_or_else(|_| Err("panicked".to_string()))
         {

@@ -1,0 +1,190 @@
+//! Memory pressure under [`PressurePolicy::Goodput`]: an engine keeps its batch. Age decides, and nobody
+//! is admitted to blocks that residents will need within a few steps (`docs/goodput.md` says what each
+//! rule is worth, and what the document's costs).
+//!
+//! - Who lacks a block takes it from a younger resident, the youngest first, at once, and not only where nobody else can
+//!   run. The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
+//! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
+//!   resident lacks a block nobody is admitted at all.
+//! - Budgets are not prepaid: they say no more than how far a request may grow at most.
+//! - A prompt that does not fit is passed over by so many others and no more. Nobody is retracted for a
+//!   newcomer. Readmissions, oldest first, share their round.
+
+use std::cmp::Reverse;
+
+use super::round::Round;
+use crate::cache::Geometry;
+use crate::config::{GroupKind, PressurePolicy};
+use crate::request::{Request, RequestKey, RequestSet};
+
+/// Steps that are secured for every resident when another is admitted, in tokens.
+const SECURED_STEPS_TOKENS: i64 = 128;
+
+/// Those steps keep at most one part in so many of a pool from an admission.
+const SECURED_PARTS: i64 = 8;
+
+/// Prompts that may be admitted past the oldest one that waits. Then it is the next.
+const OVERTAKEN_MOST: u32 = 128;
+
+/// Prompts that do not fit before a round looks no further down the line.
+const LOOK_AHEAD: usize = 64;
+
+/// Retractions after which a request is a victim no more, unless nobody else could move.
+const RETRACTIONS_MOST: i64 = 3;
+
+/// What the policy keeps in mind during a round.
+#[derive(Debug, Default)]
+pub struct Pressure {
+    /// What residents will need of each group; empty until an admission asks.
+    outlook: Vec<Outlook>,
+    /// A victim whose result is out: it stands still, so that it can give way in the next round.
+    yielding: Option<RequestKey>,
+}
+
+/// What requests will need of a group beside the blocks that they hold.
+#[derive(Debug, Default, Clone, Copy)]
+struct Outlook {
+    /// For the rest of their prompts, and for the next steps of those who were retracted before: they come
+    /// back to stay.
+    owed: i64,
+    /// For the next steps of the others.
+    steps: i64,
+}
+
+impl Round<'_> {
+    /// Whether the engine keeps its batch under pressure. A prefill worker has none.
+    pub(super) fn keeps_batch(&self) -> bool {
+        let config = &self.rules.config;
+        config.pressure_policy == PressurePolicy::Goodput && config.role.decodes()
+    }
+
+    /// Whether newcomers wait because a resident lacks a block.
+    pub(super) fn is_sealed_by_stalled(&self) -> bool {
+        self.keeps_batch() && !self.feedback.stalled.is_empty()
+    }
+
+    /// Whether a request stands still in this round, to give way in the next.
+    pub(super) fn yields(&self, key: RequestKey) -> bool {
+        self.feedback.pressure.yielding == Some(key)
+    }
+
+    /// Whether no further prompt is to be tried in this round, of which so many did not fit.
+    pub(super) fn has_looked_ahead(&self, refused: usize) -> bool {
+        let held = self.requests.waiting.overtaken() >= OVERTAKEN_MOST;
+        self.keeps_batch() && refused >= if held { 1 } else { LOOK_AHEAD }
+    }
+
+    /// Takes a younger resident's blocks for an older one that lacks some: of those that gave way least
+    /// often, the youngest's. Whether it did: a
+    /// prompt that progressed, copies in flight and a result that is out defer it (`scheduler.md` §2).
+    pub(super) fn younger_gives_way(&mut self, key: RequestKey) -> bool {
+        if !self.keeps_batch()
+            || self.build.prefill_progressed()
+            || !self.cache.transfers().owe_nothing()
+        {
+            return false;
+        }
+        let age = |key: RequestKey| self.requests[key].submission;
+        let gives_way = |&other: &RequestKey| {
+            age(other) > age(key) && self.requests[other].retractions < RETRACTIONS_MOST
+        };
+        let younger = self.requests.local_residents().filter(gives_way);
+        let rank = |key: RequestKey| (Reverse(self.requests[key].retractions), age(key));
+        let Some(victim) = younger.max_by_key(|&other| rank(other)) else {
+            return false;
+        };
+        if self.requests[victim].forwards_out > 0 {
+            self.feedback.pressure.yielding = Some(victim);
+            return false;
+        }
+        self.retract_or_end(victim);
+        true
+    }
+
+    /// Blocks a group that a first admission has to leave to the residents, itself among them; `None`
+    /// where there is nobody to leave any to. `end` is that of its first chunk.
+    pub(super) fn left_to_residents(&mut self, key: RequestKey, end: i64) -> Option<Vec<i64>> {
+        if !self.keeps_batch() || self.requests.residents().next().is_none() {
+            return None;
+        }
+        let geometries = self.cache.geometries();
+        let outlook = &mut self.feedback.pressure.outlook;
+        if outlook.is_empty() {
+            outlook.resize(geometries.len(), Outlook::default());
+            for resident in self.requests.residents() {
+                add(outlook, self.requests, resident, geometries);
+            }
+        }
+        let rest = expected_rest(self.requests, key);
+        let left = |(geometry, all): (&Geometry, &Outlook)| {
+            let own = Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end));
+            let k = i64::from(geometry.blocks_per_parent);
+            let most = self.rules.config.usable_device_parents() * k / SECURED_PARTS;
+            all.owed + own.owed + (all.steps + own.steps).min(most)
+        };
+        Some(geometries.iter().zip(outlook.iter()).map(left).collect())
+    }
+
+    /// Where a request that is being retracted stands among the readmissions: behind all retracted before
+    /// it by the document, and by its age where the engine keeps its batch.
+    pub(super) fn place_among_readmissions(&self, key: RequestKey) -> u64 {
+        match self.keeps_batch() {
+            true => self.requests[key].submission,
+            false => *self.retraction_epoch,
+        }
+    }
+
+    /// Counts a request that was just admitted among the residents.
+    pub(super) fn count_in(&mut self, key: RequestKey) {
+        if self.requests[key].state().admits_like_new_prompt() {
+            let queued = (self.requests[key].submission, key);
+            self.requests.waiting.note_admission(queued);
+        }
+        let outlook = &mut self.feedback.pressure.outlook;
+        if !outlook.is_empty() {
+            add(outlook, self.requests, key, self.cache.geometries());
+        }
+    }
+}
+
+impl Outlook {
+    /// What a request will need beside `held` slots, if it generates `rest` more tokens. Slots that slide
+    /// out are used again, and a state takes a block as often as it crosses a boundary: neither is
+    /// foreseen.
+    fn of(request: &Request, rest: i64, geometry: &Geometry, held: usize) -> Outlook {
+        if geometry.kind != GroupKind::Full {
+            return Outlook::default();
+        }
+        let tokens = request.num_tokens();
+        let prompt = geometry.slots_for(tokens).max(held);
+        // An admission that proved too optimistic is to secure more (`scheduler.md` §4).
+        let steps = (SECURED_STEPS_TOKENS * (1 + request.retractions)).min(rest).max(0);
+        let end = geometry.slots_for(tokens + steps).max(prompt);
+        match request.retractions {
+            0 => Outlook { owed: (prompt - held) as i64, steps: (end - prompt) as i64 },
+            _ => Outlook { owed: (end - held) as i64, steps: 0 },
+        }
+    }
+}
+
+/// Tokens that a request is expected to generate yet: by its budget, and by what others generated.
+fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
+    let request = &requests[key];
+    let declared = match request.max_new_tokens {
+        0 => i64::MAX,
+        budget => budget - request.generated_tokens(),
+    };
+    let learned = requests.outputs.expected_rest(request.generated_tokens());
+    declared.min(learned.unwrap_or(i64::MAX))
+}
+
+fn add(outlook: &mut [Outlook], requests: &RequestSet, key: RequestKey, geometries: &[Geometry]) {
+    let request = &requests[key];
+    let rest = expected_rest(requests, key);
+    for ((all, geometry), held) in outlook.iter_mut().zip(geometries).zip(&request.holdings.groups)
+    {
+        let own = Outlook::of(request, rest, geometry, held.table.len());
+        all.owed += own.owed;
+        all.steps += own.steps;
+    }
+}
