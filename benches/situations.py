@@ -182,8 +182,8 @@ class SharedPrefix:
     prompts: int
     tokens: int
     shared: int
+    page: int
 
-    PAGE: ClassVar[int] = 16
     unit: ClassVar[str] = "prompt"
 
     @property
@@ -194,8 +194,8 @@ class SharedPrefix:
         return lambda: self._step(make_peer)
 
     def _step(self, make_peer: MakePeer) -> Times:
-        blocks = (self.prompts + 2) * -(-self.tokens // self.PAGE)
-        peer = make_peer(Pool(self.PAGE, blocks, rows=self.prompts, round_tokens=self.tokens))
+        blocks = (self.prompts + 2) * -(-self.tokens // self.page)
+        peer = make_peer(Pool(self.page, blocks, rows=self.prompts, round_tokens=self.tokens))
         submit(peer, [self._request(0)])
         peer.finish(play(peer)[1])
         times = submit(peer, [self._request(1 + i) for i in range(self.prompts)])
@@ -212,43 +212,41 @@ class SharedPrefix:
 
 @dataclass(frozen=True)
 class Pressure:
-    """More requests than the pool holds: a step plays the first `rounds` rounds."""
+    """More requests than the pool holds: a step plays them all to their ends."""
 
     label: str
     declared: bool
     """Whether requests declare their budget: then they prepay it and wait for room; else they
     start, and are retracted for each other."""
+    page: int
     requests: int = 500
     rows: int = 256
     tokens: int = 1024
     new_tokens: int = 512
     pool_percent: int = 60
     """Blocks, of those that `rows` requests come to need."""
-    rounds: int = 256
 
-    PAGE: ClassVar[int] = 64
-    unit: ClassVar[str] = "round"
-
-    @property
-    def units(self) -> int:
-        return self.rounds
+    unit: ClassVar[str] = "world"
+    units: ClassVar[int] = 1
 
     def start(self, make_peer: MakePeer) -> Step:
         return lambda: self._step(make_peer)
 
     def _step(self, make_peer: MakePeer) -> Times:
-        needed = self.rows * -(-(self.tokens + self.new_tokens) // self.PAGE)
+        needed = self.rows * -(-(self.tokens + self.new_tokens) // self.page)
         blocks = needed * self.pool_percent // 100
-        peer = make_peer(Pool(self.PAGE, blocks, self.rows, round_tokens=8 * self.tokens))
+        peer = make_peer(Pool(self.page, blocks, self.rows, round_tokens=8 * self.tokens))
         declared = self.new_tokens if self.declared else 0
         prompts = ((f"r{i}", prompt(i, self.tokens)) for i in range(self.requests))
-        submit(peer, [Request(name, tokens, declared) for name, tokens in prompts])
+        times = submit(peer, [Request(name, tokens, declared) for name, tokens in prompts])
         output: dict[str, int] = {}
-        times = Times()
-        for _ in range(self.rounds):
+        left = self.requests
+        while left > 0:
             round_, sampled = play(peer)
             times = add(times, round_)
             for name in sampled:
                 output[name] = output.get(name, 0) + 1
-            peer.finish([name for name in sampled if output[name] == self.new_tokens])
+            done = [name for name in sampled if output[name] == self.new_tokens]
+            peer.finish(done)
+            left -= len(done)
         return times

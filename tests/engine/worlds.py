@@ -10,10 +10,11 @@ from functools import cache
 import numpy as np
 import torch
 from models.tiny import VOCABULARY, plain, tiny
-from tokenspeed.engine.watch import RoundView, WatchedLoop
+from tokenspeed.engine.watch import RoundView
 from tokenspeed.models.runner import TransformersRunner
 from tokenspeed.runtime.cpu import CpuDevice
 from tokenspeed.runtime.drafter import PromptLookup
+from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.runtime.request import Request
 
 PAGE = 4
@@ -79,20 +80,20 @@ class World:
             max_batch_size=int(rng.integers(2, 6)),
             **settings,
         )
-        loop = WatchedLoop(
+        loop = EngineLoop(
             config,
             runner,
             CpuDevice(),
             drafter=PromptLookup(1) if self.width > 1 else None,
             inline=True,
-            on_round=self._on_round,
+            on_plan=lambda plan: self._on_round(RoundView.of(loop, plan)),
         )
         try:
             self._run(loop, rng, min(longest, loop.context_tokens))
         finally:
             loop.close()
 
-    def _run(self, loop: WatchedLoop, rng: np.random.Generator, longest: int) -> None:
+    def _run(self, loop: EngineLoop, rng: np.random.Generator, longest: int) -> None:
         shared = rng.integers(4, VOCABULARY, longest).tolist()
         pending = []
         for number in range(6):

@@ -189,6 +189,45 @@ def test_another_engine_at_the_same_place_is_followed() -> None:
                     resident.apply(batch)
 
 
+@pytest.mark.parametrize("turns", [1, 8])
+def test_another_engine_is_known_by_its_batches_not_by_their_number(turns: int) -> None:
+    """The second engine has sent fewer, or more, than the consumer had seen of the first."""
+    first = KvEventPublisher(LOCAL, replay_endpoint=LOCAL)
+    endpoint, replay = first.endpoint, first.replay_endpoint
+    assert replay is not None
+    resident = ResidentBlocks()
+    with KvEventSubscriber(endpoint, replay, replay_timeout_s=0.2) as subscriber:
+        scheduler = build()
+        for turn in range(4):
+            play(scheduler, turn)
+            first.publish(scheduler)
+        while batch := subscriber.receive(1.0):
+            resident.apply(batch)
+        first.close()
+        with KvEventPublisher(endpoint, replay_endpoint=replay) as second:
+            scheduler = build()
+            for turn in range(10, 10 + turns):
+                play(scheduler, turn)
+                second.publish(scheduler)
+            deadline_s = time.monotonic() + PATIENCE_S
+            while set(resident) != held_after(range(10, 10 + turns)):
+                assert time.monotonic() < deadline_s
+                if batch := subscriber.receive(0.2):
+                    resident.apply(batch)
+
+
+def test_a_consumer_that_polls_asks_for_what_it_missed(publisher: KvEventPublisher) -> None:
+    assert publisher.replay_endpoint is not None
+    scheduler = build()
+    with Deaf(publisher.endpoint, publisher.replay_endpoint) as subscriber:
+        assert subscriber.receive(PATIENCE_S) is not None
+        play(scheduler, 0)
+        publisher.publish(scheduler)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while subscriber.receive(0.1) is None:
+            assert time.monotonic() < deadline_s
+
+
 def test_a_replay_as_others_ask_for_it(publisher: KvEventPublisher) -> None:
     scheduler = build()
     published = 0

@@ -75,6 +75,7 @@ class Paging:
             block_tables=tables,
             query_start_host=start,
             seq_lens_max=int(seq_lens.max()),
+            seq_lens_host=seq_lens if width == 1 else None,
             extend_prefix_lens=np.array([begins[n] for n in extends], dtype=np.int32),
             extend_replay_lens=np.zeros(count, dtype=np.int32),
             checkpoints=np.array([(checkpoints or {}).get(n, -1) for n in extends], dtype=np.int32),

@@ -4,10 +4,10 @@ the other behind their fences."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tokenspeed.runtime.drafter import PromptLookup
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.local_transfer import LocalTransfer
 from tokenspeed.runtime.loop import EngineLoop
@@ -33,18 +33,23 @@ class SplitGame:
 def play_split(
     world: World,
     *,
-    transfer_type: Callable[[SimulatedDevice], LocalTransfer] = LocalTransfer,
+    transfer_type: type[LocalTransfer] = LocalTransfer,
     executor_type: type[RoundExecutor] = RoundExecutor,
+    steps_max: int = STEPS_MAX,
 ) -> SplitGame:
     """Plays a world to its end. Raises `Wrong`."""
     r = random.Random(world.seed)
     device = SimulatedDevice(world.seed, world.pace)
-    transfer = transfer_type(device)
+    transfer = transfer_type(device, idle_s=0)
     stories = {
         name: alone(world.toy, list(q.tokens), q.max_new_tokens)
         for name, q in world.requests.items()
     }
-    common: dict[str, Any] = {"inline": True, "executor_type": executor_type}
+    common: dict[str, Any] = {
+        "inline": True,
+        "executor_type": executor_type,
+        "drafter": PromptLookup(1) if world.drafts else None,
+    }
     prefill = EngineLoop(
         _config(world, "P"),
         _toy(world, world.seed % 2 == 0),
@@ -75,6 +80,9 @@ def play_split(
             if world.arrivals[name] + at == game.steps:
                 for loop in r.sample(loops, r.choice((1, 2))):
                     loop.abort(name)
+        for name, at in world.finishes.items():
+            if world.arrivals[name] + at == game.steps:
+                decode.finish(name)
         for loop in r.choices(loops, k=2):
             for output in loop.step():
                 if loop is decode:
@@ -84,8 +92,8 @@ def play_split(
                 elif output.finish_reason is None or output.tokens:
                     raise Wrong(f"{world}: the prefill engine says {output}")
         game.steps += 1
-        if game.steps > STEPS_MAX:
-            raise NeverOver(f"{world}: not over after {STEPS_MAX} steps: {_state(loops)}")
+        if game.steps > steps_max:
+            raise NeverOver(f"{world}: not over after {steps_max} steps: {_state(loops)}")
     missing = sorted(set(world.requests) - set(game.reasons))
     held = [loop for loop in loops if not loop.scheduler.clear_cache()]
     if missing or held or any(loop.scheduler.active_lcm_blocks() for loop in loops):
@@ -107,6 +115,8 @@ def _take(world: World, game: SplitGame, output: Output, generated: list[int]) -
         game.reasons[name] = output.finish_reason
         if output.finish_reason == "length" and game.outputs[name] != generated:
             raise Wrong(f"{world}: {name} ended early")
+        if output.finish_reason == "stop" and name not in world.finishes:
+            raise Wrong(f"{world}: {name} stopped by itself")
         if output.finish_reason == "error" and name not in world.aborts and not world.raises:
             raise Wrong(f"{world}: {name} failed: {output.error}")
 

@@ -61,6 +61,18 @@ def test_the_last_word_comes_to_both_when_the_copy_is_over() -> None:
     assert transfer.prefill.heard() == transfer.decode.heard() == []
 
 
+def test_a_prompt_is_bootstrapped_where_it_lands_first() -> None:
+    transfer = LocalTransfer(SimulatedDevice(0))
+    transfer.prefill.meet("a")
+    transfer.decode.meet("a")
+    met = [Heard("a", Word.BOOTSTRAPPED)]
+    assert (transfer.prefill.heard(), transfer.decode.heard()) == ([], met)
+    arena = Arena(RECIPE.layout, 8, np.zeros(8 * RECIPE.layout.parent_bytes, dtype=np.uint8))
+    landing = RemoteBlocks("a", 6, {}, {})
+    transfer.decode.hand_over(arena, [landing], SimulatedDevice(0).stream("zeroes").record())
+    assert (transfer.prefill.heard(), transfer.decode.heard()) == (met, [])
+
+
 def test_who_gives_up_before_the_other_knows() -> None:
     """Scenario 30: the decode side rejects before admission, the prefill side is told."""
     transfer = LocalTransfer(SimulatedDevice(0))

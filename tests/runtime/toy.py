@@ -82,6 +82,8 @@ class Toy:
         self._rows = [arena.view(at, "rows") for at in range(len(self.layers))]
 
     def forward(self, batch: ForwardInput) -> ForwardOutput:
+        if batch.seq_lens_host is not None:
+            np.testing.assert_array_equal(batch.seq_lens_host, batch.seq_lens)
         raises = self._raises(batch)
         if raises and self.raises_early:
             raise ArithmeticError("before the first layer")

@@ -42,6 +42,8 @@ class World:
     """Step at which each request comes."""
     aborts: dict[str, int]
     """Step at which a client gives up."""
+    finishes: dict[str, int]
+    """Step at which a client has enough of it."""
     drafts: bool
     raises: dict[str, int] = field(default_factory=dict)
     """As `Toy.raises`."""
@@ -87,6 +89,7 @@ def draw(seed: int, *, pressed: bool = False) -> World:
     )
     spread = r.choice((1, 20, 60))
     aborts, raises = (0, 0) if pressed else (r.choice((0, 0, 0.3)), r.choice((0, 0, 0, 0.3)))
+    finishes = 0.3 if seed % 4 == 0 else 0
     toy.raises_early = r.random() < 0.5
     return World(
         seed,
@@ -98,6 +101,9 @@ def draw(seed: int, *, pressed: bool = False) -> World:
         aborts={name: r.randrange(60) for name in requests if r.random() < aborts},
         drafts=width > 1 and r.random() < 0.8,
         raises={name: r.randrange(8) for name in requests if r.random() < raises},
+        finishes={
+            name: r.randrange(60) for name in requests if not pressed and r.random() < finishes
+        },
     )
 
 
@@ -192,6 +198,9 @@ def play(
         for name, at in world.aborts.items():
             if world.arrivals[name] + at == step:
                 loop.abort(name)
+        for name, at in world.finishes.items():
+            if world.arrivals[name] + at == step:
+                loop.finish(name)
         for output in loop.step():
             _take(output, stories, outputs, reasons, world)
         step += 1
@@ -229,6 +238,8 @@ def _take(
         reasons[name] = output.finish_reason
         if output.finish_reason == "length" and len(outputs[name]) != len(stories[name].generated):
             raise Wrong(f"{world}: {name} ended early: {output}")
+        if output.finish_reason == "stop" and name not in world.finishes:
+            raise Wrong(f"{world}: {name} stopped by itself")
         if output.finish_reason == "error" and not world.raises:
             raise Wrong(f"{world}: {name} failed") from output.error
 

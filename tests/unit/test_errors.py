@@ -160,7 +160,7 @@ def test_no_external_store_yet(scheduler: Scheduler) -> None:
 
 
 def test_a_key_that_no_page_could_have_is_refused_by_name(scheduler: Scheduler) -> None:
-    with pytest.raises(ts.EventError, match="content_hashes.*the entry 'x'"):
+    with pytest.raises(ts.EventError, match=r"content_hashes.*the entry 'x'"):
         scheduler.expand_prefix_keys(["00" * 32, "x"])
     with pytest.raises(OverflowError, match="int64"):
         scheduler.register_storage_keys([2**63], ["00" * 32], [0])

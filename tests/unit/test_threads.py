@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from tokenspeed.scheduler import ForwardEvent, RequestSpec, Scheduler
+from tokenspeed.scheduler import ExecutionPlan, ForwardEvent, RequestSpec, Scheduler
 
 from .engine import config, results, submit, tell
 
@@ -43,6 +43,15 @@ def test_hashing_a_long_prompt_lets_other_threads_run() -> None:
     scheduler = Scheduler(config(blocks=1 << 16))
     long = RequestSpec("a", np.arange(1 << 17, dtype=np.int32))
     assert progress_during(lambda: scheduler.submit_requests([long])) > 100
+
+
+def test_a_long_plan_lets_other_threads_run() -> None:
+    scheduler = Scheduler(config(blocks=1 << 15, max_batch_size=512, max_scheduled_tokens=1 << 16))
+    prompts = np.arange(1 << 16, dtype=np.int32).reshape(512, 128)
+    scheduler.submit_requests([RequestSpec(str(i), prompt) for i, prompt in enumerate(prompts)])
+    plans: list[ExecutionPlan] = []
+    assert progress_during(lambda: plans.append(scheduler.next_execution_plan())) > 20
+    assert len(plans[0].forward[0].request_ids) == 512
 
 
 def test_calls_from_many_threads_take_turns() -> None:

@@ -69,7 +69,7 @@ impl Batch {
     /// One a request.
     #[getter]
     fn request_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.batch().request_ids.iter().map(|id| &**id))
+        self.data.ids.list(py, &self.batch().request_ids)
     }
 
     /// One a request, uint64: generation of the row's tenant in the high half, row in the low half.

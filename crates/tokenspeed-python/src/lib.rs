@@ -14,6 +14,7 @@ mod events;
 mod execution_event;
 mod gauges;
 mod guard;
+mod ids;
 mod integers;
 mod items;
 mod kv_events;

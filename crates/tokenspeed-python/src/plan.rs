@@ -9,6 +9,7 @@ use tokenspeed_scheduler as core;
 
 use crate::batch::{Batch, Part};
 use crate::copies::{LoadBackOp, WriteBackOp};
+use crate::ids::SharedIds;
 use crate::repr::Repr;
 use crate::views;
 
@@ -39,6 +40,8 @@ pub struct PlanData {
     pub plan: core::ExecutionPlan,
     /// The scheduler's groups.
     pub groups: Arc<GroupNames>,
+    /// Ids as the scheduler's plans show them.
+    pub ids: Arc<SharedIds>,
 }
 
 /// What to run, copy and zero in a round, from `Scheduler.next_execution_plan`.
@@ -200,7 +203,7 @@ impl ExecutionPlan {
 impl ExecutionPlan {
     /// Groups with pages to zero, in the names' order.
     fn zeroed_groups(&self) -> impl Iterator<Item = (usize, &Py<PyString>)> {
-        let PlanData { plan, groups } = &*self.0;
+        let PlanData { plan, groups, .. } = &*self.0;
         groups
             .by_name
             .iter()

@@ -16,6 +16,7 @@ use tokenspeed_scheduler::{Event, Handle};
 use crate::config::SchedulerConfig;
 use crate::execution_event::ExecutionEvent;
 use crate::guard::Guarded;
+use crate::ids::SharedIds;
 use crate::integers::{Integers, Tokens};
 use crate::items;
 use crate::kv_events;
@@ -40,6 +41,7 @@ pub struct Scheduler {
     /// What does the work.
     pub(crate) core: Guarded,
     groups: Arc<GroupNames>,
+    ids: Arc<SharedIds>,
 }
 
 #[pymethods]
@@ -75,14 +77,14 @@ impl Scheduler {
     ///
     /// Raises EventError for an event that cannot happen in its request's state.
     fn advance(&self, py: Python<'_>, event: PyRef<'_, ExecutionEvent>) -> PyResult<()> {
-        let events = event.events.clone();
+        let events = &event.events[..];
         let ends = events.iter().filter(|event| ends_request(event)).count();
         self.core.call(
             py,
             ends > QUICK_ENDS,
             events,
-            |events| Call::Advance(events.into()),
-            core::Scheduler::advance,
+            |&events| Call::Advance(events.into()),
+            |core, events| core.advance_by(events),
         )
     }
 
@@ -219,12 +221,13 @@ impl Scheduler {
     pub fn of(py: Python<'_>, config: core::SchedulerConfig) -> PyResult<Self> {
         let groups = Arc::new(GroupNames::of(py, &config));
         let core = Guarded::new(py, || core::Scheduler::new(config))?;
-        Ok(Scheduler { core, groups })
+        Ok(Scheduler { core, groups, ids: Arc::default() })
     }
 
     /// A plan of this scheduler, as Python sees it.
     pub fn planned(&self, plan: core::ExecutionPlan) -> ExecutionPlan {
-        ExecutionPlan(Arc::new(PlanData { plan, groups: self.groups.clone() }))
+        let (groups, ids) = (self.groups.clone(), self.ids.clone());
+        ExecutionPlan(Arc::new(PlanData { plan, groups, ids }))
     }
 }
 

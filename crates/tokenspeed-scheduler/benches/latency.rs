@@ -25,7 +25,7 @@ fn bench<S: Situation>(group: &mut BenchmarkGroup<'_, WallTime>, id: &str, set_u
 fn decode(criterion: &mut Criterion) {
     for path in Path::BOTH {
         let mut group = criterion.benchmark_group(format!("decode/{}", path.name()));
-        for (requests, context) in [(1, 1), (256, 1), (256, 32), (1024, 1), (4096, 1)] {
+        for (requests, context) in [(1, 1), (256, 1), (256, 32), (256, 128), (1024, 1), (4096, 1)] {
             group.throughput(Throughput::Elements(requests as u64));
             for page in [64, 16] {
                 let shape = Decoding::new(requests, context << 10, page);
@@ -59,28 +59,32 @@ fn admission(criterion: &mut Criterion) {
 
 /// 200 prompts of 8k that share 7k, from submission to the first token of each; an element is a prompt.
 fn prefix(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("prefix");
-    group.throughput(Throughput::Elements(200));
-    group.sample_size(10).sampling_mode(SamplingMode::Flat);
     for path in Path::BOTH {
-        let hits = SharedPrefix { prompts: 200, tokens: 8 << 10, shared: 7 << 10, path };
-        bench(&mut group, path.name(), || hits);
+        let mut group = criterion.benchmark_group(format!("prefix/{}", path.name()));
+        group.throughput(Throughput::Elements(200));
+        group.sample_size(10).sampling_mode(SamplingMode::Flat);
+        for page in [64, 16] {
+            let hits = SharedPrefix { prompts: 200, tokens: 8 << 10, shared: 7 << 10, page, path };
+            bench(&mut group, &format!("page {page}"), || hits);
+        }
     }
 }
 
-/// 500 requests of 1k + 512 in a pool of 60 % of what they need; an element is a round.
+/// 500 requests of 1k + 512 in a pool of 60 % of what they need: to their ends where budgets are declared,
+/// else the first rounds.
 fn pressure(criterion: &mut Criterion) {
-    const ROUNDS: usize = 1024;
     for path in Path::BOTH {
         let mut group = criterion.benchmark_group(format!("pressure/{}", path.name()));
-        group.throughput(Throughput::Elements(ROUNDS as u64));
         group.sample_size(10).sampling_mode(SamplingMode::Flat);
-        for (id, declared, host) in [
-            ("budgets declared", true, false),
-            ("retracting", false, false),
-            ("retracting to the host", false, true),
-        ] {
-            bench(&mut group, id, || Pressure { declared, host, rounds: ROUNDS, path });
+        for page in [64, 16] {
+            for (id, declared, host, rounds) in [
+                ("budgets declared", true, false, usize::MAX),
+                ("retracting, 1,024 rounds", false, false, 1024),
+                ("retracting to the host, 1,024 rounds", false, true, 1024),
+            ] {
+                let shape = Pressure { declared, host, rounds, page, path };
+                bench(&mut group, &format!("{id}, page {page}"), || shape);
+            }
         }
     }
 }

@@ -53,6 +53,14 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
     if request.chunks_out > request.forwards_out {
         return Err("more chunks than forwards are out".into());
     }
+    let sample_out =
+        request.num_tokens() == request.prompt_tokens && request.forwards_out > request.chunks_out;
+    let prefills_out = request.chunks_out as usize + usize::from(sample_out);
+    let watched = if scheduler.rules.overlap_depth > 0 { prefills_out } else { 0 };
+    let found = request.holdings.forwards.len();
+    if found != watched {
+        return Err(format!("{found} forwards over its prompt are watched, {watched} are out"));
+    }
     // Every token whose row a scheduled forward writes has a place in every full group.
     let written = match request.state() {
         State::Prefilling { window_end } => window_end,

@@ -1,5 +1,7 @@
 //! A plan's digest: what it covers, and that its value is for good.
 
+use std::sync::Arc;
+
 use tokenspeed_scheduler::identity::ContentHash;
 use tokenspeed_scheduler::plan::{
     AbortNotice, AbortReason, Batch, BlockTable, ChangedCell, CopyOp, ExecutionPlan,
@@ -21,7 +23,7 @@ fn copies(op: u64) -> CopyOp {
 
 fn batch(id: &str) -> Batch {
     Batch {
-        request_ids: vec![id.into(), "b".into()],
+        request_ids: Arc::new(vec![id.into(), "b".into()]),
         handles: vec![Handle::new(1, 2), Handle::new(2, 1)],
         request_pool_indices: vec![1, 2],
         input_lengths: vec![2, 1],
@@ -35,7 +37,7 @@ fn batch(id: &str) -> Batch {
         host_hit_tokens: vec![4],
         decode_input_ids: vec![-1],
         spec_candidate_ids: vec![vec![21, 22]],
-        block_tables: vec![BlockTable { cells: vec![1, 2], columns: 1 }],
+        block_tables: vec![BlockTable { cells: vec![1, 2].into(), columns: 1 }],
     }
 }
 
@@ -70,7 +72,7 @@ fn the_value_is_for_good() {
 fn everything_that_an_executor_acts_upon_is_covered() {
     type Change = fn(&mut ExecutionPlan);
     const IN_A_BATCH: [fn(&mut Batch); 14] = [
-        |batch| batch.request_ids[1] = "bb".into(),
+        |batch| Arc::make_mut(&mut batch.request_ids)[1] = "bb".into(),
         |batch| batch.handles[1] = Handle::new(2, 2),
         |batch| batch.request_pool_indices[1] = 3,
         |batch| batch.input_lengths[0] = 1,

@@ -14,10 +14,11 @@ from tokenspeed.engine.sampler import Draw, TokenSampler
 from tokenspeed.engine.sampling import SEED_MAX, SamplingParams
 from tokenspeed.engine.settings import EngineSettings
 from tokenspeed.engine.text import TextStream, Tokenizer
-from tokenspeed.engine.watch import OnRound, WatchedLoop
+from tokenspeed.engine.watch import OnRound, RoundView
 from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import PromptLookup
 from tokenspeed.runtime.errors import EngineClosed
+from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.runtime.request import Output, Request
 from tokenspeed.runtime.runner import ModelRunner
 
@@ -53,14 +54,14 @@ class Engine:
         self.config = config
         self._overcommit = settings.overcommit
         self._eos = eos_token_ids
-        self._loop = WatchedLoop(
+        self._loop: EngineLoop = EngineLoop(
             config,
             runner,
             device,
             sampler=TokenSampler(),
             drafter=PromptLookup() if settings.speculative_tokens else None,
             context_tokens=min(context_tokens, settings.max_request_tokens or context_tokens),
-            on_round=on_round,
+            on_plan=on_round and (lambda plan: on_round(RoundView.of(self._loop, plan))),
         )
         self._numbers = itertools.count()
         self._clients: dict[str, _Client] = {}
@@ -168,5 +169,5 @@ class Engine:
         if ended is not None:
             del self._clients[output.request_id]
             if reason is None:
-                self._loop.abort(output.request_id)
+                self._loop.finish(output.request_id)
         client.sink(Delta(text, tuple(taken), ended))

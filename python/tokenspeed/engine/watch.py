@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.scheduler import ExecutionPlan
@@ -32,25 +31,9 @@ class RoundView:
     """Parents of the pool that a request or the prefix cache needs."""
     waiting: int
 
-
-OnRound = Callable[[RoundView], None]
-"""Called on the engine's thread, before the round's results are there."""
-
-
-class WatchedLoop(EngineLoop):
-    """An `EngineLoop` that shows its rounds."""
-
-    def __init__(self, *args: Any, on_round: OnRound | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._on_round = on_round
-
-    def _launch(self, plan: ExecutionPlan) -> None:
-        if self._on_round is not None:
-            self._on_round(self._view(plan))
-        super()._launch(plan)
-
-    def _view(self, plan: ExecutionPlan) -> RoundView:
-        lost = set(plan.retracted.tolist())
+    @classmethod
+    def of(cls, loop: EngineLoop, plan: ExecutionPlan) -> RoundView:
+        """Of a plan that `loop` is about to carry out (`EngineLoop.on_plan`)."""
         ids: list[str] = []
         extends = partial = tokens = hits = 0
         if plan.batch is not None:
@@ -60,16 +43,19 @@ class WatchedLoop(EngineLoop):
             hits = int(batch.device_hit_tokens_array.sum() + batch.host_hit_tokens_array.sum())
             ends = batch.extend_prefix_lens_array + batch.input_lengths_array[:extends]
             partial = int((ends < batch.prefill_lengths_array[:extends]).sum())
-        return RoundView(
+        return cls(
             prefills=tuple(ids[:extends]),
             decodes=tuple(ids[extends:]),
-            # A copy: clients submit from other threads.
-            retracted=tuple(name for name, live in [*self._live.items()] if live.handle in lost),
+            retracted=loop.names_of(plan.retracted.tolist()),
             partial=partial,
             tokens=tokens,
             hit_tokens=hits,
             stored_blocks=plan.num_write_back_blocks,
             loaded_blocks=plan.num_load_back_blocks,
-            used_pages=self.scheduler.active_lcm_blocks(),
-            waiting=self.scheduler.waiting_size(),
+            used_pages=loop.scheduler.active_lcm_blocks(),
+            waiting=loop.scheduler.waiting_size(),
         )
+
+
+OnRound = Callable[[RoundView], None]
+"""Called on the engine's thread, before the round's results are there."""

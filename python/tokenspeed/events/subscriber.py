@@ -52,6 +52,8 @@ class KvEventSubscriber:
         self._last_s = float("-inf")
         """Timestamp of the one before."""
         self._began = False
+        self._heard_s = time.monotonic()
+        """When a batch last came or was asked for."""
 
     def receive(self, timeout_s: float | None = None) -> Batch | None:
         """The next batch; None if none comes in that many seconds. Raises `msgspec.DecodeError` for
@@ -66,11 +68,13 @@ class KvEventSubscriber:
         while not self._ready:
             left_s = max(0.0, end_s - time.monotonic())
             if self._stream.poll(int(min(left_s, self.silence_s) * 1000)):
+                self._heard_s = time.monotonic()
                 self._take(wire.decode(self._stream.recv_multipart()))
-            elif left_s <= self.silence_s:
-                return None
-            else:
+            elif time.monotonic() - self._heard_s >= self.silence_s:
                 self._recover()
+                self._heard_s = time.monotonic()
+            elif left_s == 0:
+                return None
         return self._ready.popleft()
 
     def __iter__(self) -> Iterator[Batch]:
@@ -117,18 +121,40 @@ class KvEventSubscriber:
         self._last_s = batch.timestamp_s
 
     def _recover(self) -> None:
-        """Asks for the batches from the next one on."""
+        """Asks for the batches that came since the last one, and whether that one is still the last
+        engine's."""
         if self._replay_endpoint is None:
             return
+        batches = self._replayed(max(self._next - 1, 0))
+        if batches is not None and self._next and not self._is_followed_by(batches):
+            self._next = 0
+            batches = self._replayed(0)
+        for batch in batches or ():
+            if batch.sequence >= self._next:
+                self._append(batch)
+
+    def _is_followed_by(self, batches: list[Batch]) -> bool:
+        """Whether these are of the engine of the last batch. It would have that one still, or later
+        ones if it keeps few; another counts anew."""
+        if not batches:
+            return False
+        first = batches[0]
+        if first.sequence == self._next - 1:
+            return first.timestamp_s == self._last_s
+        return first.timestamp_s > self._last_s
+
+    def _replayed(self, first: int) -> list[Batch] | None:
+        """The batches that the publisher keeps, from a number on; None where it does not answer to
+        the end."""
+        batches: list[Batch] = []
         with self._context.socket(zmq.DEALER) as socket:
             socket.set_hwm(0)
             socket.linger = 0
             self._connect(socket, self._replay_endpoint)
-            socket.send_multipart([b"", wire.frame(self._next)])
+            socket.send_multipart([b"", wire.frame(first)])
             while socket.poll(self._replay_timeout_ms):
                 frames = socket.recv_multipart()
                 if frames[1:2] == [wire.END]:
-                    return
-                batch = wire.decode(frames)
-                if batch.sequence >= self._next:
-                    self._append(batch)
+                    return batches
+                batches.append(wire.decode(frames))
+        return None

@@ -6,7 +6,8 @@ what the host does not know (how long a request has become) stays in arithmetic 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -40,6 +41,11 @@ class GroupBatch:
     """int64 [T]: the row inside that block."""
     spans: tuple[Span, ...]
     """Prefills one by one, then all decodes together."""
+    input: ForwardInput
+    table: torch.Tensor
+    """int32 [R, columns], of this group."""
+    flash_plans: dict[Any, Any] = field(default_factory=dict)
+    """By shape, of this forward."""
 
 
 class BatchTensors:
@@ -83,7 +89,7 @@ def group_batch(
     ]
     if batch.num_decodes:
         spans.append(_decodes(tensors, table[batch.num_extends :], block_tokens, window, dtype))
-    return GroupBatch(blocks, tensors.positions % block_tokens, tuple(spans))
+    return GroupBatch(blocks, tensors.positions % block_tokens, tuple(spans), batch, table)
 
 
 def _prefill(

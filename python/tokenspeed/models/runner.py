@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from tokenspeed.models.attention import PAGED, PagedLayer
 from tokenspeed.models.batch import BatchTensors, group_batch
 from tokenspeed.models.errors import UnsupportedModelError
+from tokenspeed.models.flash import FlashAttention, open_flash
 from tokenspeed.models.inspection import layer_caches
 from tokenspeed.models.state import StateLayer
 from tokenspeed.runtime.arena import Arena
@@ -28,8 +29,14 @@ class TransformersRunner:
     are transformers'. Attention and recurrent state alone are redirected to the arena's blocks.
     """
 
-    def __init__(self, model: PreTrainedModel, page_tokens: int = 16) -> None:
-        """`model` is for this runner from now on; `page_tokens` is the prefix granularity.
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        page_tokens: int = 16,
+        flash: FlashAttention | None = None,
+    ) -> None:
+        """`model` is for this runner from now on; `page_tokens` is the prefix granularity;
+        `flash` computes attention where it can, by default where FlashInfer is installed.
 
         Raises `UnsupportedModelError` for a model whose layers keep something that there is no
         cache group for.
@@ -37,6 +44,7 @@ class TransformersRunner:
         self.model = model.eval()
         self._dtype = model.dtype
         self._recipe = Recipe(layer_caches(model), page_tokens)
+        self._flash = flash or open_flash(model.device)
         self._attention: list[PagedLayer] = []
         self._state: list[StateLayer] = []
 
@@ -58,7 +66,7 @@ class TransformersRunner:
 
     def _bind_attention(self, arena: Arena, layer: int, window: int | None) -> None:
         paged = PagedLayer(arena, layer)
-        paged.window = window
+        paged.window, paged.flash = window, self._flash
         for module in self._of_layer(layer):
             module.paged = paged
         self._attention.append(paged)
@@ -103,6 +111,8 @@ class TransformersRunner:
         try:
             yield
         finally:
+            if self._flash is not None:
+                self._flash.launched()
             for paged in self._attention:
                 paged.batch = None
             if tensors.input.width == 1:  # else `accepted` comes

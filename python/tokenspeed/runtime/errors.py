@@ -48,6 +48,12 @@ class ForwardFault(RuntimeFault):
     code = ErrorCode.FORWARD
 
 
+class EndedByScheduler(RuntimeFault):
+    """The scheduler ended a request by itself; the text has its reason."""
+
+    code = ErrorCode.ENDED
+
+
 class EngineClosed(RuntimeFault):
     """A call on a closed engine."""
 

@@ -13,7 +13,7 @@ from tokenspeed.runtime.device import Device, Download, Event, Stream
 from tokenspeed.runtime.drafter import Drafter
 from tokenspeed.runtime.packed import Packed
 from tokenspeed.runtime.remote import RemotePeer
-from tokenspeed.runtime.rounds import Round, RoundBatch
+from tokenspeed.runtime.rounds import Int32Array, Round, RoundBatch
 from tokenspeed.runtime.rows import DeviceRows
 from tokenspeed.runtime.runner import ForwardInput, ModelRunner, Sampler
 from tokenspeed.runtime.transfer import Acknowledgement, TierTransfer
@@ -35,7 +35,8 @@ class Launched:
 
     acknowledgements: list[Acknowledgement]
     results: Download | None = None
-    """int32 [R, 1 + width]: how many tokens each request got, and these."""
+    """int32 [R, 1 + width]: how many tokens each request got, and these; behind the one of a prompt
+    that completes, what the drafter guesses to follow."""
     failure: Exception | None = None
     """What the model raised. Not to be asked before the results have come."""
     keep: list[Any] = field(default_factory=list)
@@ -67,6 +68,8 @@ class RoundExecutor:
         self._rows = rows
         self._block_tokens = block_tokens
         self._peer = peer
+        self._sent_for: Int32Array | None = None
+        self._sent = Packed()
         self._main = device.stream(f"{name}forward")
         self._ordered = device.stream(f"{name}ordered stores")
         self._pinned = device.stream(f"{name}pinned stores")
@@ -145,7 +148,9 @@ class RoundExecutor:
 
     def _forward(self, batch: RoundBatch, ready: dict[int, Event], launched: Launched) -> None:
         """Step 5: one model forward, its sampling, and the results on their way to the host."""
-        parts = _arrays_of(batch).upload(self._device, self._main)
+        if batch.query_start is not self._sent_for:  # else the decodes of the last round again
+            self._sent_for, self._sent = batch.query_start, _arrays_of(batch)
+        parts = self._sent.upload(self._device, self._main)
         out = parts["out"]
 
         def forward() -> None:
@@ -165,6 +170,8 @@ class RoundExecutor:
         rows = self._rows
         if batch.told is not None:
             rows.tell(*(parts[f"told {name}"] for name in ("rows", "lengths", "tokens", "drafts")))
+        for row in batch.histories:
+            rows.remember(row, parts[f"history {row}"])
         extends = batch.num_extends
         decoding = parts["rows"][extends:]
         ids, positions, seq_lens = rows.decode_input(decoding)
@@ -183,11 +190,10 @@ class RoundExecutor:
             at = parts["completing"]
             out[at, 0] = 1
             out[at, 1] = tokens[:completed]
-            for row in batch.histories:
-                rows.remember(row, parts[f"history {row}"])
             done = parts["rows"][at]
             rows.complete(done, parts["prefill_lengths"][at], tokens[:completed])
             rows.draft(done)
+            out[at, 2:] = rows.drafts[done]
         rows.draft(decoding)
         if batch.width > 1:
             self._runner.accepted(given, out[:, 0])
@@ -227,6 +233,7 @@ class RoundExecutor:
             logit_requests=parts["logit_requests"],
             query_start_host=batch.query_start,
             seq_lens_max=batch.seq_lens_max,
+            seq_lens_host=batch.seq_lens,
             extend_prefix_lens=batch.extend_prefix_lens,
             extend_replay_lens=batch.extend_replay_lens,
             checkpoints=batch.checkpoints,

@@ -23,7 +23,8 @@ class Landed:
     counts: NDArray[np.int32]
     """[R]: tokens of each request; 0 for a chunk that does not complete its prompt."""
     tokens: NDArray[np.int32]
-    """[R, width]: the first `counts` of each row."""
+    """[R, width]: the first `counts` of each row. Behind the one of a prompt that completes stand
+    the drafter's guesses."""
     failure: Exception | None
     """What the model raised, if it did; then there are no tokens."""
 

@@ -32,12 +32,22 @@ class _Meeting:
 
 class LocalTransfer:
     """Copies a prompt's blocks from the prefill side's arena to the decode side's, as soon as both
-    have handed theirs over."""
+    have handed theirs over.
 
-    def __init__(self, device: Device) -> None:
+    A prompt is bootstrapped on the decode side when both know of it, and on the prefill side only
+    when the decode side has blocks for it: otherwise a prefill engine, which never retracts, may
+    fill up with prompts that have no place to go, while the decode engine holds its blocks for
+    others that find no place there.
+    """
+
+    def __init__(self, device: Device, idle_s: float = 1e-3) -> None:
+        """`idle_s`: how long an end waits at most while nothing is under way, for a word of the
+        other."""
         self._device = device
+        self._idle_s = idle_s
         self._stream = device.stream("transfer")
         self._lock = threading.Lock()
+        self._moved = threading.Condition(self._lock)
         self._meetings: dict[str, _Meeting] = {}
         self._words: dict[Side, deque[Heard]] = {"prefill": deque(), "decode": deque()}
         self.prefill = TransferEnd(self, "prefill")
@@ -48,13 +58,14 @@ class LocalTransfer:
             meeting = self._meetings.setdefault(request_id, _Meeting())
             meeting.knows.add(side)
             if len(meeting.knows) == 2 and not meeting.given_up:
-                self._say(request_id, meeting, Word.BOOTSTRAPPED)
+                self._say(request_id, meeting, Word.BOOTSTRAPPED, {"decode"})
 
     def _give_up(self, request_id: str) -> None:
         with self._lock:
             meeting = self._meetings.get(request_id)
             if meeting is not None:
                 meeting.given_up = True
+                self._moved.notify_all()
 
     def _hand_over(
         self, side: Side, arena: Arena, requests: Sequence[RemoteBlocks], ready: Event
@@ -65,8 +76,11 @@ class LocalTransfer:
                 if meeting is None or meeting.given_up:
                     continue  # its last word is on its way, or has been said
                 meeting.given[side] = arena, blocks, ready
+                if side == "decode":
+                    self._say(blocks.request_id, meeting, Word.BOOTSTRAPPED, {"prefill"})
                 if len(meeting.given) == 2:
                     meeting.over = self._copy(meeting)
+                self._moved.notify_all()
 
     def _copy(self, meeting: _Meeting) -> Event:
         source, there, read_from = meeting.given["prefill"]
@@ -94,11 +108,11 @@ class LocalTransfer:
             for request_id, meeting in list(self._meetings.items()):
                 if meeting.over is not None:
                     if self._is_over(meeting.over):
-                        token = meeting.given["prefill"][1].token
-                        self._say(request_id, meeting, Word.LANDED, token)
+                        sent = meeting.given["prefill"][1]
+                        self._say(request_id, meeting, Word.LANDED, meeting.knows, sent)
                 elif meeting.given_up:
                     # Who does not know of it yet is told when it does.
-                    self._say(request_id, meeting, Word.FAILED)
+                    self._say(request_id, meeting, Word.FAILED, meeting.knows)
                 if len(meeting.told) == 2:
                     del self._meetings[request_id]
             words, self._words[side] = self._words[side], deque()
@@ -108,16 +122,27 @@ class LocalTransfer:
         return event.done()
 
     def _say(
-        self, request_id: str, meeting: _Meeting, word: Word, token: int | None = None
+        self,
+        request_id: str,
+        meeting: _Meeting,
+        word: Word,
+        sides: set[Side],
+        sent: RemoteBlocks | None = None,
     ) -> None:
-        for side in sorted(meeting.knows - meeting.told):
-            self._words[side].append(Heard(request_id, word, token))
+        heard = Heard(request_id, word)
+        if sent is not None:
+            heard = Heard(request_id, word, sent.token, sent.drafts)
+        for side in sorted(sides - meeting.told):
+            self._words[side].append(heard)
             if word is not Word.BOOTSTRAPPED:
                 meeting.told.add(side)
+        self._moved.notify_all()
 
-    def _wait(self) -> None:
-        with self._lock:
+    def _wait(self, side: Side) -> None:
+        with self._moved:
             copies = [m.over for m in self._meetings.values() if m.over is not None]
+            if not copies and not self._words[side]:
+                self._moved.wait(self._idle_s)
         if copies:
             copies[0].wait()
 
@@ -142,4 +167,4 @@ class TransferEnd:
         return self._transfer._heard(self._side)
 
     def wait(self) -> None:
-        self._transfer._wait()
+        self._transfer._wait(self._side)

@@ -13,8 +13,8 @@ from tokenspeed.runtime.build import build_handle
 from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import Drafter
 from tokenspeed.runtime.errors import (
+    EndedByScheduler,
     EngineClosed,
-    ErrorCode,
     ForwardFault,
     RuntimeFault,
     Standstill,
@@ -22,7 +22,7 @@ from tokenspeed.runtime.errors import (
 )
 from tokenspeed.runtime.executor import RoundExecutor
 from tokenspeed.runtime.handle import Landed, Submission
-from tokenspeed.runtime.remote import RemoteBlocks, RemotePeer, Word, remote_blocks
+from tokenspeed.runtime.remote import RemotePeer, Word
 from tokenspeed.runtime.request import FinishReason, Live, Output, Request
 from tokenspeed.runtime.rounds import BlockCopies, RoundBatch, freeze
 from tokenspeed.runtime.runner import ModelRunner, Sampler
@@ -33,12 +33,12 @@ from tokenspeed.scheduler import (
     ExecutionEvent,
     ExecutionPlan,
     ForwardEvent,
-    RequestError,
-    RequestSpec,
     Scheduler,
     SchedulerConfig,
     UnsupportedError,
 )
+
+Role = SchedulerConfig.Role
 
 _CONTEXT_TOKENS_MAX = 131_072
 _EMPTY_ROUNDS_MAX = 3
@@ -46,7 +46,8 @@ _EMPTY_ROUNDS_MAX = 3
 
 
 class EngineLoop:
-    """One engine. `step` plays a round; all calls but `submit` and `abort` come from one thread."""
+    """One engine. `step` plays a round; all calls but `submit`, `abort` and `finish` come from one
+    thread."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class EngineLoop:
         context_tokens: int | None = None,
         peer: RemotePeer | None = None,
         name: str = "",
+        on_plan: Callable[[ExecutionPlan], None] | None = None,
         on_acknowledged: Callable[[BlockCopies], None] | None = None,
         executor_type: type[RoundExecutor] = RoundExecutor,
     ) -> None:
@@ -68,8 +70,8 @@ class EngineLoop:
         thread, for tests that repeat. `context_tokens`: of one request, prompt and output; None:
         what the pool can hold, 131,072 at most. `peer`: this end of the transfer, on a prefill or
         decode engine; `name` sets its streams apart from those of another engine on the device.
-        `on_acknowledged` is called with each copy that is over, before the scheduler is told;
-        `executor_type` carries rounds out.
+        `on_plan` is called with each plan before it is carried out, `on_acknowledged` with each
+        copy that is over, before the scheduler is told; `executor_type` carries rounds out.
 
         Raises `ConfigError`, `UnsupportedError` for a configuration with an external store, and
         `DeviceFault` where the arenas find no room.
@@ -80,18 +82,16 @@ class EngineLoop:
         self.scheduler.use_persistent_tables()
         self._depth = config.overlap_schedule_depth
         self._width = config.decode_input_tokens
-        self._group_ids = [group.group_id for group in config.cache_groups]
         recipe = runner.recipe()
         keeps_state = any(recipe.kind(group_id) == "state" for group_id in recipe.group_ids)
         self._batches = Batches(
+            num_rows=config.max_batch_size + 1,
             width=self._width,
             page_tokens=config.prefix_granularity if keeps_state else None,
             with_histories=drafter is not None and self._width > 1,
         )
-        self._recipe = recipe
-        self._role = config.role
-        self._peer = peer
-        self._on_acknowledged = on_acknowledged
+        self._recipe, self._role, self._peer = recipe, config.role, peer
+        self._on_plan, self._on_acknowledged = on_plan, on_acknowledged
         held = min(self.scheduler.max_single_request_tokens(), _CONTEXT_TOKENS_MAX)
         self.context_tokens = min(context_tokens or held, held)
         self._handle = build_handle(
@@ -107,7 +107,7 @@ class EngineLoop:
             executor_type=executor_type,
         )
         self._live: dict[str, Live] = {}
-        self._to_abort: deque[str] = deque()
+        self._to_end: deque[tuple[str, FinishReason]] = deque()
         self._in_flight: deque[Submission] = deque()
         """Rounds whose results are out, oldest first."""
         self._copying: list[Submission] = []
@@ -130,19 +130,10 @@ class EngineLoop:
         """Takes a request. Raises `RequestError` for one that cannot be taken, `EngineClosed`."""
         if self._closed:
             raise EngineClosed("the engine is closed")
-        declared = request.declared_new_tokens
-        budget = request.max_new_tokens if declared is None else declared
-        tokens = len(request.tokens) + max(request.max_new_tokens, budget)
-        if request.max_new_tokens < 1 or tokens > self.context_tokens:
-            raise RequestError(
-                f"request {request.request_id!r} needs 1 and more new tokens, and its prompt and "
-                f"output are {tokens} of at most {self.context_tokens} tokens",
-                "request_too_large",
-            )
+        spec = request.spec(self.context_tokens)
         known = self._live.get(request.request_id)
         self._live.setdefault(request.request_id, Live(request))
         try:
-            spec = RequestSpec(request.request_id, request.tokens, budget)
             self.scheduler.submit_requests([spec])
         except BaseException:
             if known is None:
@@ -153,7 +144,18 @@ class EngineLoop:
 
     def abort(self, request_id: str) -> None:
         """Ends a request at the next step; one that is gone is ignored."""
-        self._to_abort.append(request_id)
+        self._to_end.append((request_id, "abort"))
+
+    def finish(self, request_id: str) -> None:
+        """As `abort`, for a request whose client has had enough of it: the reason is `stop`, and
+        what it has computed stays cached as at any end."""
+        self._to_end.append((request_id, "stop"))
+
+    def names_of(self, handles: Iterable[int]) -> tuple[str, ...]:
+        """Live requests that ran last under any of these handles (`ExecutionPlan.retracted`)."""
+        wanted = {*handles}
+        # A copy: clients submit from other threads.
+        return tuple(name for name, live in [*self._live.items()] if live.handle in wanted)
 
     def step(self) -> list[Output]:
         """Plays a round: tells the scheduler what is over, plans, launches, and takes the results
@@ -164,14 +166,17 @@ class EngineLoop:
         if self._closed:
             raise EngineClosed("the engine is closed")
         outputs: list[Output] = []
-        over = [*self._aborted(outputs), *self._copies_over()]
+        over = [*self._given_up(outputs), *self._copies_over()]
         self.scheduler.advance(ExecutionEvent(over))
 
         plan = None
-        if self._may_plan():
+        self._clears = self._clears and not self.scheduler.clear_cache()
+        if not self._clears:
             plan = self.scheduler.next_execution_plan()
             self._has_ended = False
             self._note_ends(plan, outputs)
+            if self._on_plan is not None:
+                self._on_plan(plan)
             self._launch(plan)
 
         landed = self._commit(plan)
@@ -192,18 +197,18 @@ class EngineLoop:
         self._copying.clear()
         return outputs
 
-    def _may_plan(self) -> bool:
-        """Whether what a failed forward left in the cache is gone."""
-        self._clears = self._clears and not self.scheduler.clear_cache()
-        return not self._clears
-
-    def _aborted(self, outputs: list[Output]) -> Iterable[Any]:
-        """Requests that their clients gave up."""
-        while self._to_abort:
-            request_id = self._to_abort.popleft()
-            if request_id in self._live:
-                outputs.append(self._end(request_id, "abort"))
-                yield ForwardEvent.Abort(request_id)
+    def _given_up(self, outputs: list[Output]) -> Iterable[Any]:
+        """Requests that their clients have ended."""
+        while self._to_end:
+            request_id, reason = self._to_end.popleft()
+            live = self._live.get(request_id)
+            if live is None:
+                continue
+            outputs.append(self._end(request_id, reason))
+            # Without output there is nothing to finish, and a peer may still use its blocks.
+            is_finished = reason == "stop" and live.generated and self._role != Role.P
+            event = ForwardEvent.Finish if is_finished else ForwardEvent.Abort
+            yield event(request_id)
 
     def _copies_over(self, *, reliable: bool = True) -> Iterable[Any]:
         """Copies that are over, so that this round's plan can use what they held; `reliable`:
@@ -223,8 +228,7 @@ class EngineLoop:
         """Requests that the scheduler ended by itself."""
         for notice in plan.aborts:
             if notice.request_id in self._live:
-                error = RuntimeFault(f"{notice.reason}: {notice.text}")
-                error.code = ErrorCode.ENDED
+                error = EndedByScheduler(f"{notice.reason}: {notice.text}")
                 outputs.append(self._end(notice.request_id, "error", error))
 
     def _launch(self, plan: ExecutionPlan) -> None:
@@ -233,7 +237,8 @@ class EngineLoop:
             batch = self._batches.batch_of(
                 plan.batch, self._live, tokens_ahead=self._width * (len(self._in_flight) + 1)
             )
-        round_ = freeze(self._rounds, plan, self._group_ids, batch, self._remote(plan))
+        remote = remote_of(plan, self._live, self._recipe, self.scheduler.block_table)
+        round_ = freeze(self._rounds, plan, self._recipe.group_ids, batch, remote)
         if round_.is_empty:
             return
         self._rounds += 1
@@ -242,15 +247,6 @@ class EngineLoop:
             self._in_flight.append(submission)
         if submission.owes_copies:
             self._copying.append(submission)
-
-    def _remote(self, plan: ExecutionPlan) -> tuple[RemoteBlocks, ...]:
-        """What this plan hands to the peer, or takes from it."""
-        batch = remote_of(plan, self._live)
-        if batch is None:
-            return ()
-        tables = {group_id: self.scheduler.block_table(group_id) for group_id in self._group_ids}
-        lands = self._role == SchedulerConfig.Role.D
-        return remote_blocks(batch, tables, self._recipe, lands=lands)
 
     def _commit(self, plan: ExecutionPlan | None) -> tuple[Submission, Landed] | None:
         """The one place where the control side waits: for the oldest results once enough rounds
@@ -278,27 +274,52 @@ class EngineLoop:
         assert batch is not None
         if landed.failure is not None:
             return self._fail(batch, landed.failure, outputs)
+        if self._role == Role.P:
+            return self._land_prompts(batch, landed)
         tokens: list[int] = []
         offsets = [0]
         finished: list[int] = []
-        for at, (handle, count) in enumerate(zip(batch.handles.tolist(), landed.counts.tolist())):
-            live = self._live.get(batch.request_ids[at])
+        # Once a token: each of these lines costs some 10 us with 256 decodes.
+        rows = zip(
+            batch.request_ids,
+            batch.handles.tolist(),
+            landed.counts.tolist(),
+            landed.tokens.tolist(),
+        )
+        for request_id, handle, count, row in rows:
+            live = self._live.get(request_id)
             if count and live is not None and live.handle == handle:
-                taken, reason = live.take(landed.tokens[at, :count].tolist())
+                taken, reason = live.take(row[:count])
                 tokens += taken
-                if self._role == SchedulerConfig.Role.P:
-                    pass  # the decode engine tells the client, and ends it
-                elif reason is None:
-                    outputs.append(Output(batch.request_ids[at], tuple(taken)))
+                if reason is None:
+                    outputs.append(Output(request_id, tuple(taken)))
                 else:
                     finished.append(handle)
-                    outputs.append(self._end(batch.request_ids[at], reason, tokens=taken))
+                    outputs.append(self._end(request_id, reason, tokens=taken))
             offsets.append(len(tokens))
         self.scheduler.advance_results(
             batch.handles, np.array(tokens, dtype=np.int32), np.array(offsets, dtype=np.int64)
         )
         self.scheduler.finish(np.array(finished, dtype=np.uint64))
         return []
+
+    def _land_prompts(self, batch: RoundBatch, landed: Landed) -> list[Any]:
+        """As `_land` on a prefill engine. The decode engine tells the client, and ends the request;
+        what the drafter guesses behind the sample goes there with it."""
+        events: list[Any] = []
+        gone = []
+        for at, (handle, count) in enumerate(zip(batch.handles.tolist(), landed.counts.tolist())):
+            live = self._live.get(batch.request_ids[at])
+            if live is not None and live.handle == handle:
+                new = landed.tokens[at].tolist() if count else []
+                live.take(new[:1])
+                events.append(ForwardEvent.ExtendResult(batch.request_ids[at], new[:1], new[1:]))
+            else:
+                gone.append(handle)
+        self.scheduler.advance_results(
+            np.array(gone, dtype=np.uint64), np.zeros(0, dtype=np.int32), [0] * (len(gone) + 1)
+        )
+        return events
 
     def _fail(self, batch: RoundBatch, failure: Exception, outputs: list[Output]) -> list[Any]:
         """A forward raised: its requests end, the others go on.
@@ -323,7 +344,7 @@ class EngineLoop:
         while self._copying:
             self._copying[0].wait_for_copies()
             events += self._copies_over(reliable=False)
-        for request_id, live in list(self._live.items()):
+        for request_id, live in [*self._live.items()]:
             if live.handle is None:
                 continue
             if self._peer is not None:
@@ -347,7 +368,7 @@ class EngineLoop:
                 if live is not None:
                     error = TransferFault("the peer gave it up")
                     outputs.append(self._end(request_id, "error", error))
-            elif self._role == SchedulerConfig.Role.P:
+            elif self._role == Role.P:
                 yield PD.SucceededEvent(request_id)
                 if live is not None:
                     outputs.append(self._end(request_id, "handed over"))
@@ -355,6 +376,7 @@ class EngineLoop:
                 assert heard.token is not None, "a prompt has landed without its sample"
                 yield PD.RemotePrefillDoneEvent(request_id, heard.token)
                 if live is not None:
+                    live.drafts = heard.drafts
                     reason = live.add(heard.token)
                     if reason is None:
                         outputs.append(Output(request_id, (heard.token,)))

@@ -28,13 +28,16 @@ class RemoteBlocks:
     """Group id -> the block in each of these."""
     token: int | None = None
     """Prefill side: the prompt's sample."""
+    drafts: tuple[int, ...] = ()
+    """Prefill side: what its drafter guesses to follow the sample."""
 
 
 class Word(Enum):
     """What a peer says of a request."""
 
     BOOTSTRAPPED = "bootstrapped"
-    """Both sides know of it."""
+    """It may be admitted here: on the decode side once both know of it, on the prefill side once
+    the decode side has blocks for it."""
     LANDED = "landed"
     """Its prompt lies in the decode side's blocks: the last word on both sides."""
     FAILED = "failed"
@@ -48,7 +51,9 @@ class Heard:
     request_id: str
     word: Word
     token: int | None = None
-    """Decode side, with `LANDED`: the prompt's sample."""
+    """With `LANDED`: the prompt's sample."""
+    drafts: tuple[int, ...] = ()
+    """With `LANDED`: guesses at what follows the sample."""
 
 
 class RemotePeer(Protocol):
@@ -74,7 +79,8 @@ class RemotePeer(Protocol):
         ...
 
     def wait(self) -> None:
-        """Blocks until a transfer under way is over; returns at once if none is."""
+        """Blocks until a transfer under way is over; if none is, for a moment at most, so that who
+        waits for the other side does not spin."""
         ...
 
 
@@ -98,7 +104,8 @@ def remote_blocks(
             slots[group_id] = np.arange(first, end)
             blocks[group_id] = row[first:end].copy()
         token = None if lands else int(batch.decode_input_ids_array[at])
-        found.append(RemoteBlocks(request_id, prompt, slots, blocks, token))
+        drafts = () if lands else tuple(batch.spec_candidate_ids[at])
+        found.append(RemoteBlocks(request_id, prompt, slots, blocks, token, drafts))
     return tuple(found)
 
 

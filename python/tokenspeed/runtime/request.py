@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokenspeed.runtime.errors import RuntimeFault
+from tokenspeed.scheduler import RequestError, RequestSpec
 
 FinishReason = Literal["length", "stop", "abort", "error", "handed over"]
 
@@ -30,9 +31,22 @@ class Request:
     """The budget that the scheduler is told, which keeps room for it (scheduler.md §4); None:
     `max_new_tokens`; 0: none, so that it takes less room and may be retracted."""
 
+    def spec(self, tokens_max: int) -> RequestSpec:
+        """As the scheduler takes it. Raises `RequestError` for one whose prompt and output are more
+        than `tokens_max` tokens."""
+        declared = self.declared_new_tokens
+        budget = self.max_new_tokens if declared is None else declared
+        tokens = len(self.tokens) + max(self.max_new_tokens, budget)
+        if self.max_new_tokens < 1 or tokens > tokens_max:
+            raise RequestError(
+                f"request {self.request_id!r} needs 1 and more new tokens, and its prompt and "
+                f"output are {tokens} of at most {tokens_max} tokens",
+                "request_too_large",
+            )
+        return RequestSpec(self.request_id, self.tokens, budget)
 
-@dataclass(frozen=True)
-class Output:
+
+class Output(NamedTuple):
     """What one step brought for one request."""
 
     request_id: str
@@ -43,7 +57,7 @@ class Output:
     """With the reason `error`: what happened."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Live:
     """A request under way, as the control side knows it."""
 
@@ -53,6 +67,8 @@ class Live:
     """Of the admission that it last ran under; None before the first."""
     num_tokens: int = 0
     """Known so far, prompt and output."""
+    drafts: tuple[int, ...] = ()
+    """Guesses at the tokens behind the first, from the engine that computed the prompt."""
 
     def __post_init__(self) -> None:
         self.num_tokens = len(self.request.tokens)
@@ -73,11 +89,8 @@ class Live:
     def take(self, tokens: list[int]) -> tuple[list[int], FinishReason | None]:
         """Takes what was sampled up to the request's end: those tokens, and why it ends if it
         does."""
-        taken: list[int] = []
-        reason: FinishReason | None = None
-        for token in tokens:
-            taken.append(token)
+        for count, token in enumerate(tokens, 1):
             reason = self.add(token)
             if reason is not None:
-                break
-        return taken, reason
+                return tokens[:count], reason
+        return tokens, None

@@ -69,9 +69,11 @@ class RoundBatch:
     checkpoints: Int32Array
     completes: NDArray[np.bool_]
     seq_lens_max: int
+    seq_lens: Int32Array | None
     told: ToldRows | None = None
     histories: Mapping[int, Int32Array] = field(default_factory=dict)
-    """Row -> all tokens of a request whose prompt completes here, where a drafter reads them."""
+    """Row -> all tokens of a request whose prompt completes here, or whose newest token was sampled
+    elsewhere, where a drafter reads them."""
 
     @property
     def num_requests(self) -> int:

@@ -56,7 +56,10 @@ class ForwardInput:
     query_start_host: NDArray[np.int32]
     """[R + 1], the same as `query_start`."""
     seq_lens_max: int
-    """No entry of `seq_lens` is above this; the host does not know more of decodes ahead."""
+    """No entry of `seq_lens` is above this."""
+    seq_lens_host: NDArray[np.int32] | None
+    """[R], the same as `seq_lens`; None at widths above 1, where the host does not know what a step
+    that is under way gives."""
     extend_prefix_lens: NDArray[np.int32]
     """[E]: position of each prefill's first input token."""
     extend_replay_lens: NDArray[np.int32]

@@ -151,16 +151,22 @@ pub struct SharedPrefix {
     pub prompts: usize,
     pub tokens: usize,
     pub shared: usize,
+    pub page: usize,
     pub path: Path,
 }
 
 impl Situation for SharedPrefix {
     fn step(&mut self) -> Times {
-        const PAGE: usize = 16;
-        let blocks = (self.prompts + 2) * self.tokens.div_ceil(PAGE);
+        let blocks = (self.prompts + 2) * self.tokens.div_ceil(self.page);
         let mut engine = Engine::new(
             self.path,
-            Pool { page: PAGE, blocks, rows: self.prompts, budget: self.tokens, host_blocks: 0 },
+            Pool {
+                page: self.page,
+                blocks,
+                rows: self.prompts,
+                budget: self.tokens,
+                host_blocks: 0,
+            },
         );
         engine.submit(vec![prompt("first", 0, self.shared, self.tokens, 64)]);
         let first = engine.round().sampled;
@@ -182,7 +188,7 @@ impl Situation for SharedPrefix {
 // --- pressure -----------------------------------------------------------------------------------
 
 /// 500 prompts of 1k that each generate 512 tokens, 256 at once in a pool of 60 % of what these need;
-/// a step plays the first `rounds` rounds.
+/// a step plays them to their ends, or the first `rounds` rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Pressure {
     /// Whether requests declare their budget: then they prepay it and wait for room; else they start,
@@ -191,24 +197,27 @@ pub struct Pressure {
     /// Whether there is a Host tier, as large as the pool, to retract into.
     pub host: bool,
     pub rounds: usize,
+    pub page: usize,
     pub path: Path,
 }
 
 impl Situation for Pressure {
     fn step(&mut self) -> Times {
-        const PAGE: usize = 64;
         const ROWS: usize = 256;
         const PROMPT_TOKENS: usize = 1024;
         const NEW_TOKENS: usize = 512;
-        let blocks = ROWS * (PROMPT_TOKENS + NEW_TOKENS).div_ceil(PAGE) * 6 / 10;
+        let blocks = ROWS * (PROMPT_TOKENS + NEW_TOKENS).div_ceil(self.page) * 6 / 10;
         let host_blocks = if self.host { blocks } else { 0 };
-        let pool = Pool { page: PAGE, blocks, rows: ROWS, budget: 8192, host_blocks };
+        let pool = Pool { page: self.page, blocks, rows: ROWS, budget: 8192, host_blocks };
         let mut engine = Engine::new(self.path, pool);
         let declared = if self.declared { NEW_TOKENS } else { 0 };
         let request = |at: u32| prompt(&at.to_string(), at, 0, PROMPT_TOKENS, declared);
-        engine.submit((0..500).map(request).collect());
-        let (mut times, mut retractions) = (Times::default(), 0);
-        for _ in 0..self.rounds {
+        let mut times = engine.submit((0..500).map(request).collect());
+        let (mut retractions, mut rounds) = (0, 0);
+        while rounds < self.rounds
+            && engine.scheduler.decoding_size() + engine.scheduler.waiting_size() > 0
+        {
+            rounds += 1;
             let round = engine.round();
             times = times + round.times;
             retractions += round.retractions;

@@ -48,6 +48,9 @@ impl Coordinator {
         progress: Progress<'_>,
         fresh: &mut [Vec<i32>],
     ) -> Result<(), NoCapacity> {
+        if first.is_none() && !self.could_grow(holdings, demands, progress.computed_tokens) {
+            return Err(NoCapacity::Device);
+        }
         let growth = self.growth(holdings, first, demands);
         let needed = needed(&growth, first);
         let kept = self.kept_for_others(holdings, &growth);
@@ -87,8 +90,7 @@ impl Coordinator {
             self.grow(holdings, group, demands[group], growth[group], &mut fresh[group]);
         }
         if let Some(first) = first {
-            let under = self.loads_under_hit(first);
-            holdings.rests_on = under;
+            holdings.rests_on = self.bases_of_hit(first);
             holdings.rests_on.extend(self.finish_load(load, first));
         }
         Ok(())
@@ -122,6 +124,16 @@ impl Coordinator {
         let weight =
             |group: GroupIndex| PARENT_WEIGHT / u64::from(self.geometries[group].blocks_per_parent);
         (0..demands.len()).map(|group| blocks(group) as u64 * weight(group)).sum()
+    }
+
+    /// Whether a resident's demands fit at all, with everything gone that could be: a request that lacks
+    /// a block asks again in every round.
+    fn could_grow(&self, holdings: &Holdings, demands: &[Demand], computed_tokens: i64) -> bool {
+        let groups = self.geometries.iter().zip(&holdings.groups).zip(demands);
+        let blocks = groups.map(|((geometry, held), demand)| {
+            demand.growth(held.table.len(), held.demanded_tokens, geometry).blocks
+        });
+        self.device.pool.could_hold(blocks) || self.expires(holdings, computed_tokens)
     }
 
     fn growth(

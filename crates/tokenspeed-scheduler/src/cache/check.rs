@@ -9,6 +9,7 @@ use super::holdings::Holdings;
 use super::pool::Pool;
 use super::tier::{BlockKey, Tier};
 use super::transfer::{StoreGuard, Transfer};
+use super::unproven::Basis;
 use crate::identity::PageId;
 
 /// How many owners, tables and copies, each block should have.
@@ -34,10 +35,12 @@ impl Coordinator {
         let mut names: FxHashMap<PageId, u32> = FxHashMap::default();
         let mut held_cells = vec![0; self.geometries.len()];
         let mut promised = vec![0; self.geometries.len()];
+        let mut witnesses: FxHashMap<Basis, u32> = FxHashMap::default();
         let mut count = |page: PageId| *names.entry(page).or_insert(0) += 1;
         for (holdings, pages) in requests {
             pages.iter().for_each(|&page| count(page));
             self.check_holdings(holdings, pages, &mut device, &mut held_cells)?;
+            holdings.forwards.iter().for_each(|&f| *witnesses.entry(f).or_insert(0) += 1);
             for (sum, held) in promised.iter_mut().zip(&holdings.groups) {
                 *sum += held.promised_blocks;
             }
@@ -72,12 +75,15 @@ impl Coordinator {
             }
         }
         self.transfers.pending.iter().for_each(|&(_, key)| count(key.page));
-        let loads = self.unproven.all().map(|(load, over)| {
-            over.iter().for_each(|(_, key)| count(key.page));
-            load
-        });
-        let (known, loads) = (self.transfers.loads_in_flight(), loads.count());
-        ensure!(known == loads, "{known} loads are in flight, and {loads} are watched");
+        let mut watched = 0;
+        for (basis, named, known) in self.unproven.all() {
+            named.iter().for_each(|(_, key)| count(key.page));
+            watched += usize::from(matches!(basis, Basis::Load(_)));
+            let found = witnesses.get(&basis).copied().unwrap_or(0);
+            ensure!(known == found, "{basis:?} has {found} witnesses, not {known}");
+        }
+        let loads = self.transfers.loads_in_flight();
+        ensure!(loads == watched, "{loads} loads are in flight, and {watched} are watched");
         self.device.check("Device", &device, &mut count)?;
         if let Some(tier) = &self.host {
             tier.check("Host", &host, &mut count)?;
@@ -124,9 +130,15 @@ impl Coordinator {
                 );
                 if let Some(BlockKey { page, ordinal }) = self.device.key(group, block) {
                     let key = (group, BlockKey { page, ordinal });
-                    let mut under = self.unproven.loads_under(key);
-                    let known = under.all(|load| holdings.rests_on.contains(&load));
-                    ensure!(known, "slot {slot} of group {group} rests on a load and nobody knows");
+                    let mut bases = self.unproven.bases_of(key);
+                    let known = |basis: &Basis| {
+                        holdings.rests_on.contains(basis) || holdings.forwards.contains(basis)
+                    };
+                    let unknown = bases.find(|basis| !known(basis));
+                    ensure!(
+                        unknown.is_none(),
+                        "slot {slot} of group {group} rests on {unknown:?}, and nobody knows"
+                    );
                     let at = slot / geometry.blocks_per_page;
                     let own = slot % geometry.blocks_per_page == usize::from(ordinal)
                         && pages.get(at) == Some(&page);

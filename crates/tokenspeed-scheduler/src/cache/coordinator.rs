@@ -97,6 +97,18 @@ impl Coordinator {
         self.pages.intern(hash)
     }
 
+    /// Names the page that holds `tokens` behind `prior`, or at the start of a prompt.
+    pub fn name_next_page(&mut self, prior: Option<PageId>, tokens: &[i32]) -> PageId {
+        let prior = prior.map(|page| self.pages.hash(page));
+        let hash = ContentHash::chain(prior, tokens);
+        self.pages.intern(hash)
+    }
+
+    /// Names a page once more that is named already.
+    pub fn share_page(&mut self, page: PageId) {
+        self.pages.retain(page);
+    }
+
     /// Content hash of a named page.
     pub fn hash_of(&self, page: PageId) -> &ContentHash {
         self.pages.hash(page)
@@ -203,6 +215,7 @@ impl Coordinator {
     pub fn release(&mut self, holdings: &mut Holdings) {
         let groups = self.geometries.len();
         let row = holdings.row;
+        self.leave_forwards(holdings);
         for (group, held) in holdings.groups.iter().enumerate() {
             let mut cells = self.persistent.row(group, row);
             for (slot, block) in held.table.held().rev() {
@@ -217,7 +230,13 @@ impl Coordinator {
     /// Whether an admission with this frontier would make a slot a hole and give its block up; one
     /// that something else holds too can wait.
     pub fn expires(&self, holdings: &Holdings, computed_tokens: i64) -> bool {
-        self.expiring(holdings, computed_tokens).next().is_some()
+        self.geometries.iter().zip(&holdings.groups).enumerate().any(|(group, (geometry, held))| {
+            let Some(retained) = geometry.expires_below(computed_tokens) else {
+                return false;
+            };
+            let alone = |(_, block)| self.device.owners(group, block) == 1;
+            held.table.expiring(retained).any(alone)
+        })
     }
 
     /// The request's own blocks that retention lets go and that nothing else owns.
@@ -258,9 +277,9 @@ impl Coordinator {
 
     // --- clearing -----------------------------------------------------------------------------
 
-    /// Whether no cached Device block is owned by anything else.
+    /// Whether no cached Device block is owned by anything else, and none will be cached by a load.
     pub fn can_clear(&self) -> bool {
-        self.is_unpinned(&self.device)
+        self.is_unpinned(&self.device) && self.transfers.loads_in_flight() == 0
     }
 
     /// Empties the Device's index; `false`, and nothing changed, where a cached block is owned.
@@ -278,6 +297,7 @@ impl Coordinator {
             self.can_clear() && self.host.as_ref().is_none_or(|host| self.is_unpinned(host));
         if clear {
             self.empty_device_index();
+            self.transfers.disown_stores();
             if let Some(host) = &mut self.host {
                 for group in 0..self.geometries.len() {
                     for block in evictable_by_id(host, group) {
@@ -337,6 +357,11 @@ impl Coordinator {
     /// Copies in flight, to look at.
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
+    }
+
+    /// What rests on bytes that are still to come, to look at.
+    pub fn unproven(&self) -> &Unproven {
+        &self.unproven
     }
 
     /// A group's persistent table.

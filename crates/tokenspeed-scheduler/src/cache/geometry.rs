@@ -63,10 +63,13 @@ impl Geometry {
     /// The slots below this one are out of reach of every query at or after `computed` tokens
     /// (`cache.md` §6); 0 for a full group.
     pub fn first_retained_slot(&self, computed: i64) -> usize {
-        match self.kind.window_tokens() {
-            Some(window) => ((computed - window + 1).max(0) / self.block_granularity) as usize,
-            None => 0,
-        }
+        self.expires_below(computed).unwrap_or(0)
+    }
+
+    /// The same, `None` for a full group, none of whose slots ever expires.
+    pub fn expires_below(&self, computed: i64) -> Option<usize> {
+        let window = self.kind.window_tokens()?;
+        Some(((computed - window + 1).max(0) / self.block_granularity) as usize)
     }
 
     /// First slot of the run that a resume at `boundary_pages` reads.

@@ -1,7 +1,7 @@
 //! What one request holds of the cache, and how far it has published (`cache.md` §3 and §6).
 
 use super::table::Table;
-use super::transfer::OpId;
+use super::unproven::Basis;
 use crate::identity::PageId;
 
 /// A request's tables and publication progress. They change when an admission succeeds and at no
@@ -23,9 +23,11 @@ pub struct Holdings {
     /// Aligned boundaries whose state an admitted prefill window materializes, in tokens, and that no
     /// successful admission has covered yet (`scheduler.md` §1.2).
     pub state_boundaries: Vec<i64>,
-    /// Loads under what it hit; some may have landed.
-    pub rests_on: Vec<OpId>,
-    /// One of them has failed while a peer was at work: what it holds is not what its tokens say.
+    /// Forwards over its prompt whose results are out, oldest first, where a plan may come before them.
+    pub forwards: Vec<Basis>,
+    /// What it hit, and so it, rests on; some of it may be proven.
+    pub rests_on: Vec<Basis>,
+    /// Some of it will not come, and a peer is at work: what it holds is not what its tokens say.
     pub torn: bool,
 }
 

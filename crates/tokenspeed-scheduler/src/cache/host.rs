@@ -9,6 +9,7 @@ use super::geometry::{BlockId, GroupIndex, HOLE};
 use super::holdings::Progress;
 use super::tier::{BlockKey, EntryFacts, Tier};
 use super::transfer::{BlockCopy, CopyOp, OpId, StoreGuard, Transfer};
+use super::unproven::Basis;
 use crate::config::GroupKind;
 use crate::identity::PageId;
 
@@ -198,7 +199,7 @@ impl Coordinator {
     }
 
     /// Orders the loads that an admission has collected as one operation, if there are any.
-    pub(super) fn finish_load(&mut self, load: Load, first: FirstAdmission<'_>) -> Option<OpId> {
+    pub(super) fn finish_load(&mut self, load: Load, first: FirstAdmission<'_>) -> Option<Basis> {
         let blocks = load.blocks;
         if blocks.is_empty() {
             return None;
@@ -212,7 +213,7 @@ impl Coordinator {
         let named = |copy: &&BlockCopy| self.device.key(copy.group, copy.device) == Some(copy.key);
         let named: Vec<_> =
             blocks.iter().filter(named).map(|copy| (copy.group, copy.key)).collect();
-        self.load_is_ordered(op_id, named);
+        let basis = self.expect_load(op_id, named);
         let order = &mut self.transfers.load_back;
         order.start(op_id);
         let prefetch = blocks.iter().map(|copy| i32::from(copy.fetched)).collect();
@@ -221,7 +222,7 @@ impl Coordinator {
             let hash = *self.pages.hash(copy.key.page);
             order.add(copy.group, copy.host, copy.device, hash, copy.key.ordinal);
         }
-        Some(op_id)
+        Some(basis)
     }
 
     /// The copies ordered since the last call: the plan's write-back and load-back.
@@ -245,8 +246,8 @@ impl Coordinator {
             }
             Some(Transfer::Load { blocks, chain, tokens }) => {
                 match success {
-                    true => self.load_has_landed(op_id),
-                    false => self.load_has_failed(op_id),
+                    true => self.prove(Basis::Load(op_id)),
+                    false => self.disprove(Basis::Load(op_id)),
                 }
                 for copy in blocks {
                     if success && copy.fetched {

@@ -29,3 +29,4 @@ pub use kv_events::KvEvent;
 pub use matcher::Hit;
 pub use persistent::{ChangedCell, PersistentTable};
 pub use transfer::{CopyOp, OpId, StoreGuard};
+pub use unproven::Basis;

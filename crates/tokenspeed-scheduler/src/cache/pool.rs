@@ -211,6 +211,16 @@ impl Pool {
         self.groups[group].slack_slots
     }
 
+    /// Whether so many blocks of each group would fit if everything were gone that is not pinned.
+    pub fn could_hold(&self, blocks: impl Iterator<Item = usize>) -> bool {
+        let parents = |(group, blocks): (GroupIndex, usize)| {
+            let k = self.groups[group].blocks_per_parent as usize;
+            blocks.saturating_sub(self.slack_slots(group)).div_ceil(k)
+        };
+        let parents: usize = blocks.enumerate().map(parents).sum();
+        parents <= self.empty_parents() + self.unpinned_parents
+    }
+
     /// How many groups share the pool.
     pub fn num_groups(&self) -> usize {
         self.groups.len()

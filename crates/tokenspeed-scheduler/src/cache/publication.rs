@@ -127,11 +127,11 @@ impl Coordinator {
             let facts =
                 EntryFacts { epoch: holdings.epoch, slot: slot as u32, kind, acquired: false };
             self.cache_on_device(group, block, key, facts, (chain, progress.tokens));
-            self.publish_over(&mut holdings.rests_on, (group, key));
+            self.publish_over(holdings, (group, key));
             return true;
         }
         if canonical != block {
-            self.rest_on(&mut holdings.rests_on, (group, key));
+            self.rest_on(holdings, (group, key));
             self.device.retain(group, canonical);
             let mut cells = self.persistent.row(group, holdings.row);
             holdings.groups[group].table.repoint(&mut cells, slot, canonical);

@@ -9,6 +9,7 @@ pub struct Table {
     slots: Vec<BlockId>,
     /// Slots below are holes for good: retention has passed them.
     first_live: usize,
+    rewrites: u32,
 }
 
 impl Table {
@@ -25,6 +26,12 @@ impl Table {
     /// Whether the table has no slot.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// How often a slot that was there has changed: as long as it stays the same, the table has only
+    /// grown.
+    pub fn rewrites(&self) -> u32 {
+        self.rewrites
     }
 
     /// The block in a slot; `HOLE` past the end.
@@ -46,6 +53,7 @@ impl Table {
     pub fn repoint(&mut self, cells: &mut RowCells<'_>, slot: usize, block: BlockId) {
         cells.set(slot, block);
         self.slots[slot] = block;
+        self.rewrites += 1;
     }
 
     /// Makes every slot below `first_retained` a hole and hands over what they held, lowest first.
@@ -60,6 +68,7 @@ impl Table {
             let block = std::mem::replace(&mut self.slots[slot], HOLE);
             if block != HOLE {
                 cells.set(slot, HOLE);
+                self.rewrites += 1;
                 freed(block);
             }
         }

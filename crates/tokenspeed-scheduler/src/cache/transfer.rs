@@ -100,7 +100,7 @@ pub struct BlockCopy {
     /// A load's: whether the Host's end must first be fetched from the external store. Until that has
     /// succeeded neither index names either end.
     pub fetched: bool,
-    /// A store's: whether its source turned out not to hold what its key says.
+    /// A store's: whether its source turned out not to hold what its key says, or was cleared since.
     pub disowned: bool,
 }
 
@@ -195,6 +195,15 @@ impl Transfers {
             if let Transfer::Store { blocks, .. } = transfer {
                 let void = blocks.iter_mut().filter(|copy| (copy.group, copy.key) == (group, key));
                 void.for_each(|copy| copy.disowned = true);
+            }
+        }
+    }
+
+    /// What the stores in flight bring is not to be named.
+    pub(super) fn disown_stores(&mut self) {
+        for transfer in self.in_flight.values_mut() {
+            if let Transfer::Store { blocks, .. } = transfer {
+                blocks.iter_mut().for_each(|copy| copy.disowned = true);
             }
         }
     }

@@ -1,6 +1,7 @@
-//! What rests on loads that have not landed. Their destinations are indexed when they are ordered
-//! (`cache.md` §8), and others compute over them before the word comes: should it be bad, all that was
-//! named over such a load holds nothing (`liveness.md` 3).
+//! What rests on bytes that are still to come. A load's destinations are indexed when it is ordered
+//! (`cache.md` §8), and a plan made ahead publishes what the forward before it is to compute; others hit
+//! both before the word comes. Should it be bad, all that was named over it holds nothing
+//! (`liveness.md` 3).
 
 use std::collections::BTreeMap;
 
@@ -9,104 +10,148 @@ use rustc_hash::FxHashSet;
 use super::admission::FirstAdmission;
 use super::coordinator::Coordinator;
 use super::geometry::{GroupIndex, HOLE};
+use super::holdings::Holdings;
 use super::tier::BlockKey;
 use super::transfer::OpId;
+
+/// What has to come about for a block to hold what its key says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Basis {
+    /// A load lands.
+    Load(OpId),
+    /// The forward of a round is run.
+    Forward(u64),
+}
 
 /// What a tier names of a group.
 pub(super) type NamedBlock = (GroupIndex, BlockKey);
 
-/// By load in flight, what is named over it: its own destinations, and what was computed over them and
-/// published. Each has a hold on its page's name.
+/// By basis that is not proven yet, what rests on it.
 #[derive(Debug, Default)]
-pub struct Unproven(BTreeMap<OpId, FxHashSet<NamedBlock>>);
+pub struct Unproven(BTreeMap<Basis, Resting>);
+
+#[derive(Debug, Default)]
+struct Resting {
+    /// What is named over it: a load's own destinations, and what was computed over it and published. Each
+    /// has a hold on its page's name.
+    named: FxHashSet<NamedBlock>,
+    /// A forward's prompts that still wait for its result: each could say what became of it.
+    witnesses: u32,
+}
 
 impl Unproven {
-    /// Loads in flight.
-    pub fn num_loads(&self) -> usize {
-        self.0.len()
+    /// Whether the word has not come.
+    pub fn has(&self, basis: Basis) -> bool {
+        self.0.contains_key(&basis)
     }
 
-    /// Whether the load is in flight.
-    pub fn has(&self, load: OpId) -> bool {
-        self.0.contains_key(&load)
+    /// What the block rests on.
+    pub(super) fn bases_of(&self, block: NamedBlock) -> impl Iterator<Item = Basis> + '_ {
+        let rests = move |resting: &Resting| resting.named.contains(&block);
+        self.0.iter().filter(move |(_, resting)| rests(resting)).map(|(&basis, _)| basis)
     }
 
-    /// The loads that the block rests on.
-    pub(super) fn loads_under(&self, block: NamedBlock) -> impl Iterator<Item = OpId> + '_ {
-        self.0.iter().filter(move |(_, over)| over.contains(&block)).map(|(&load, _)| load)
-    }
-
-    /// Each load in flight, with all that rests on it.
-    pub fn all(&self) -> impl Iterator<Item = (OpId, &FxHashSet<NamedBlock>)> + '_ {
-        self.0.iter().map(|(&load, over)| (load, over))
+    /// Each basis, with all that is named over it and with its witnesses.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Basis, &FxHashSet<NamedBlock>, u32)> + '_ {
+        self.0.iter().map(|(&basis, resting)| (basis, &resting.named, resting.witnesses))
     }
 }
 
 impl Coordinator {
     /// A load has been ordered, into these destinations among others, which the index names.
-    pub(super) fn load_is_ordered(&mut self, load: OpId, named: Vec<NamedBlock>) {
-        self.unproven.0.insert(load, FxHashSet::default());
-        named.into_iter().for_each(|block| self.name_over(load, block));
+    pub(super) fn expect_load(&mut self, load: OpId, named: Vec<NamedBlock>) -> Basis {
+        let basis = Basis::Load(load);
+        self.unproven.0.insert(basis, Resting::default());
+        named.into_iter().for_each(|block| self.name_over(basis, block));
+        basis
     }
 
-    /// The loads in flight under a hit.
-    pub(super) fn loads_under_hit(&self, first: FirstAdmission<'_>) -> Vec<OpId> {
-        let mut loads = Vec::new();
-        if self.unproven.num_loads() == 0 {
-            return loads;
+    /// A prompt has a part in the forward of a round, and the next plan may come before its result.
+    pub fn expect_forward(&mut self, round: u64) -> Basis {
+        let basis = Basis::Forward(round);
+        self.unproven.0.entry(basis).or_default().witnesses += 1;
+        basis
+    }
+
+    /// A request leaves the forwards whose results it has not seen. With the last of its prompts nobody
+    /// could say any more that one was withheld: what was published ahead of it is named no more.
+    pub fn leave_forwards(&mut self, holdings: &mut Holdings) {
+        for forward in holdings.forwards.drain(..) {
+            let Some(resting) = self.unproven.0.get_mut(&forward) else { continue };
+            resting.witnesses -= 1;
+            if resting.witnesses == 0 {
+                self.disprove(forward);
+            }
+        }
+    }
+
+    /// What a hit rests on.
+    pub(super) fn bases_of_hit(&self, first: FirstAdmission<'_>) -> Vec<Basis> {
+        let mut bases = Vec::new();
+        if self.unproven.0.is_empty() {
+            return bases;
         }
         for (group, span) in first.hit.groups.iter().enumerate() {
             let per_page = self.geometries[group].blocks_per_page;
             for slot in span.device.clone().chain(span.host.clone()) {
                 let ordinal = (slot % per_page) as u16;
                 let key = BlockKey { page: first.pages[slot / per_page], ordinal };
-                loads.extend(self.unproven.loads_under((group, key)));
+                bases.extend(self.unproven.bases_of((group, key)));
             }
         }
-        loads.sort_unstable();
-        loads.dedup();
-        loads
+        bases.sort_unstable();
+        bases.dedup();
+        bases
     }
 
-    /// A request publishes a block that the Device did not name; `loads` are those that it rests on, of
-    /// which only those in flight are kept. A name that was given over a load before, and lost, counts
-    /// as given over it again: the Host may have a copy.
-    pub(super) fn publish_over(&mut self, loads: &mut Vec<OpId>, block: NamedBlock) {
-        if self.unproven.num_loads() == 0 {
-            return loads.clear();
+    /// A request publishes a block that the Device did not name. Of what it rests on only that is kept
+    /// which is not proven. A name that was given over a basis before, and lost, counts as given over it
+    /// again: the Host may have a copy.
+    pub(super) fn publish_over(&mut self, holdings: &mut Holdings, block: NamedBlock) {
+        if self.unproven.0.is_empty() {
+            return holdings.rests_on.clear();
         }
-        self.rest_on(loads, block);
-        loads.retain(|&load| self.unproven.has(load));
-        loads.iter().for_each(|&load| self.name_over(load, block));
+        self.rest_on(holdings, block);
+        holdings.rests_on.retain(|&basis| self.unproven.has(basis));
+        for &basis in holdings.rests_on.iter().chain(&holdings.forwards) {
+            self.name_over(basis, block);
+        }
     }
 
     /// A request goes on over a block that somebody else has published.
-    pub(super) fn rest_on(&self, loads: &mut Vec<OpId>, block: NamedBlock) {
-        let more = self.unproven.loads_under(block).filter(|load| !loads.contains(load));
-        let more: Vec<OpId> = more.collect();
-        loads.extend(more);
+    pub(super) fn rest_on(&self, holdings: &mut Holdings, block: NamedBlock) {
+        let bases = self.unproven.bases_of(block);
+        let more: Vec<Basis> = bases.filter(|basis| !holdings.rests_on.contains(basis)).collect();
+        holdings.rests_on.extend(more);
     }
 
-    fn name_over(&mut self, load: OpId, block: NamedBlock) {
-        let over = self.unproven.0.get_mut(&load).expect("the load is in flight");
-        if over.insert(block) {
+    fn name_over(&mut self, basis: Basis, block: NamedBlock) {
+        if let Some(resting) = self.unproven.0.get_mut(&basis)
+            && resting.named.insert(block)
+        {
             self.pages.retain(block.1.page);
         }
     }
 
-    /// A load has landed: what rests on it holds what its key says, as far as this load goes.
-    pub(super) fn load_has_landed(&mut self, load: OpId) {
-        let over = self.unproven.0.remove(&load).expect("the load was in flight");
-        over.iter().for_each(|(_, key)| self.pages.release(key.page));
+    /// The bytes are there: what rests on them holds what its key says, as far as they go. A forward is
+    /// proven by the first of its results.
+    pub fn prove(&mut self, basis: Basis) {
+        if let Some(resting) = self.unproven.0.remove(&basis) {
+            resting.named.iter().for_each(|(_, key)| self.pages.release(key.page));
+        }
     }
 
-    /// A load has failed: all that was named over it leaves both indices, and the stores on their way.
-    pub(super) fn load_has_failed(&mut self, load: OpId) {
-        let over = self.unproven.0.remove(&load).expect("the load was in flight");
+    /// The bytes will not come: all that was named over them leaves both indices, the external store as far
+    /// as a load would look there, and the stores on their way.
+    pub fn disprove(&mut self, basis: Basis) {
+        let Some(resting) = self.unproven.0.remove(&basis) else {
+            return;
+        };
         // In an order that every rank shares.
-        let mut over: Vec<NamedBlock> = over.into_iter().collect();
-        over.sort_unstable_by_key(|&(group, key)| (group, key.page.index(), key.ordinal));
-        for &(group, key) in &over {
+        let mut named: Vec<NamedBlock> = resting.named.into_iter().collect();
+        named.sort_unstable_by_key(|&(group, key)| (group, key.page.index(), key.ordinal));
+        for &(group, key) in &named {
+            self.stored.remove(&(group, *self.pages.hash(key.page), key.ordinal));
             let ordinal = usize::from(key.ordinal);
             let block = self.device.lookup(group, key.page, ordinal);
             if block != HOLE {
@@ -120,6 +165,6 @@ impl Coordinator {
             }
             self.transfers.disown(group, key);
         }
-        over.iter().for_each(|(_, key)| self.pages.release(key.page));
+        named.iter().for_each(|(_, key)| self.pages.release(key.page));
     }
 }

@@ -204,7 +204,11 @@ impl Round<'_> {
         };
         self.requests.transition(key, state);
         self.forward_scheduled(key);
-        self.requests[key].chunks_out += u32::from(!completes);
+        let request = &mut self.requests[key];
+        request.chunks_out += u32::from(!completes);
+        if self.rules.overlap_depth > 0 {
+            request.holdings.forwards.push(self.cache.expect_forward(self.number));
+        }
         self.build.push_prefill(PrefillOp {
             key,
             chunk,

@@ -3,9 +3,9 @@
 use super::admit::Outcome;
 use super::batch::DecodeOp;
 use super::round::Round;
-use crate::cache::{Demand, Progress};
+use crate::cache::Demand;
 use crate::config::Role;
-use crate::request::{RequestKey, State};
+use crate::request::{Request, RequestKey, State};
 
 impl Round<'_> {
     /// Schedules decode steps while `reserved_tokens` of the budget stay untouched.
@@ -64,8 +64,7 @@ impl Round<'_> {
         let extent = request.decode_extent(self.rules.decode_width);
         let reserve_next = request.reserve_next_tokens.unwrap_or(0);
         let tokens_for = |demanded: i64| (extent - demanded).max(reserve_next).max(0);
-        let progress = request.progress(self.rules.granularity);
-        if !self.steps_in_place(key, progress, tokens_for) {
+        if !self.steps_in_place(request, tokens_for) {
             let demands: Vec<Demand> = request
                 .holdings
                 .groups
@@ -80,18 +79,16 @@ impl Round<'_> {
         true
     }
 
-    fn steps_in_place(
-        &self,
-        key: RequestKey,
-        progress: Progress<'_>,
-        tokens_for: impl Fn(i64) -> i64,
-    ) -> bool {
-        let holdings = &self.requests[key].holdings;
-        progress.pages.len() <= holdings.published_pages
+    /// Whether a decode step needs no block, completes no page and expires no slot.
+    fn steps_in_place(&self, request: &Request, tokens_for: impl Fn(i64) -> i64) -> bool {
+        let holdings = &request.holdings;
+        let computed = request.computed_tokens();
+        let next_page_end = (holdings.published_pages as i64 + 1) * self.rules.granularity;
+        computed < next_page_end
             && self.cache.geometries().iter().zip(&holdings.groups).all(|(geometry, held)| {
                 let owned = held.table.len() as i64 * geometry.block_granularity;
                 held.demanded_tokens + tokens_for(held.demanded_tokens) <= owned
             })
-            && !self.cache.expires(holdings, progress.computed_tokens)
+            && !self.cache.expires(holdings, computed)
     }
 }

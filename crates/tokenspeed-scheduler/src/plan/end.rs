@@ -8,14 +8,7 @@ use crate::request::RequestKey;
 impl Round<'_> {
     /// Ends requests that have generated their declared budget and that no client has finished.
     pub(super) fn end_spent_budgets(&mut self) {
-        let spent: Vec<RequestKey> = self
-            .requests
-            .local_residents()
-            .filter(|&key| {
-                self.requests[key].forwards_out == 0 && self.requests[key].budget_is_spent()
-            })
-            .collect();
-        for key in spent {
+        for key in self.requests.take_spent() {
             self.end_if_spent(key);
         }
     }
@@ -82,6 +75,7 @@ impl Round<'_> {
         let request_id = self.requests[key].id.clone();
         self.build.aborts.push(AbortNotice { request_id, reason, text });
         if self.rules.is_pinned_by_peer(self.requests[key].state()) {
+            self.cache.leave_forwards(&mut self.requests[key].holdings);
             return self.requests.give_up(key);
         }
         let mut request = self.requests.remove(key);

@@ -10,6 +10,7 @@ pub mod demand;
 pub mod digest;
 pub mod end;
 pub mod fused;
+pub mod names;
 pub mod output;
 pub mod prefill;
 pub mod prefill_worker;
@@ -19,6 +20,7 @@ pub mod remote;
 pub mod retraction;
 pub mod round;
 pub mod rules;
+pub mod tables;
 
 pub use output::{AbortNotice, AbortReason, Batch, BlockTable, ChangedCell, CopyOp, ExecutionPlan};
 pub use round::Round;

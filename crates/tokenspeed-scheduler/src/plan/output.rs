@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use super::batch::{DecodeOp, PrefillOp};
+use super::names::BatchNames;
 use super::round::Round;
+use super::tables::BatchTables;
+pub use super::tables::BlockTable;
 pub use crate::cache::{ChangedCell, CopyOp};
-use crate::request::{Handle, RequestKey, RequestSet};
+use crate::request::{Handle, RequestKey};
 
 /// One round's orders. Vectors are one entry a request, a prefill, a decode or a cache group, as each
 /// field says; group order is that of `SchedulerConfig::cache_groups`.
@@ -69,7 +72,7 @@ impl AbortReason {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Batch {
     /// One a request.
-    pub request_ids: Vec<Arc<str>>,
+    pub request_ids: Arc<Vec<Arc<str>>>,
     /// One a request: generation and row.
     pub handles: Vec<Handle>,
     /// One a request: row of the request pool, from 1.
@@ -100,34 +103,17 @@ pub struct Batch {
     pub block_tables: Vec<BlockTable>,
 }
 
-/// A group's table of a batch: `[requests, columns]`, row-major; slots absolute, hole 0, padding -1.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct BlockTable {
-    /// Row-major cells, `requests * columns` of them.
-    pub cells: Vec<i32>,
-    /// Slots of the longest table in the batch.
-    pub columns: usize,
-}
-
 /// Writes a finished round down as the engine reads it.
-pub fn assemble(round: Round<'_>, with_block_tables: bool) -> ExecutionPlan {
-    let batch_of = |prefills: &[PrefillOp], decodes: &[DecodeOp]| {
-        let mut batch = Batch::default();
-        batch.add_requests(&round, prefills.iter().map(|op| op.key));
-        batch.add_requests(&round, decodes.iter().map(|op| op.key));
-        batch.add_prefills(&round, prefills);
-        batch.add_decodes(&round, decodes);
-        if with_block_tables {
-            let keys: Vec<RequestKey> =
-                prefills.iter().map(|op| op.key).chain(decodes.iter().map(|op| op.key)).collect();
-            batch.add_block_tables(&round, &keys);
-        }
-        batch
+pub fn assemble(round: Round<'_>, kept: &mut Kept) -> ExecutionPlan {
+    let (prefills, decodes) = (round.build.prefills(), round.build.decodes());
+    let batch = Batch::of(&round, prefills, decodes, kept);
+    let mut others = kept.empty();
+    let mut beside = |prefills: &[PrefillOp], decodes: &[DecodeOp]| {
+        Batch::of(&round, prefills, decodes, &mut others)
     };
-    let batch = batch_of(round.build.prefills(), round.build.decodes());
-    let remote_prefill = round.build.remote_prefill().map(|op| batch_of(&[*op], &[]));
+    let remote_prefill = round.build.remote_prefill().map(|op| beside(&[*op], &[]));
     let handed_over = round.build.remote_decodes();
-    let mut remote_decode = (!handed_over.is_empty()).then(|| batch_of(&[], handed_over));
+    let mut remote_decode = (!handed_over.is_empty()).then(|| beside(&[], handed_over));
     if let Some(batch) = &mut remote_decode {
         let candidates = |op: &DecodeOp| round.requests[op.key].spec_candidate_ids.clone();
         batch.spec_candidate_ids = handed_over.iter().map(candidates).collect();
@@ -149,12 +135,66 @@ pub fn assemble(round: Round<'_>, with_block_tables: bool) -> ExecutionPlan {
     }
 }
 
+/// What a round keeps of the rounds before, so that it writes only what changed.
+#[derive(Debug)]
+pub struct Kept {
+    names: BatchNames,
+    /// `None` for an engine that reads the persistent tables: its batches carry none.
+    tables: Option<BatchTables>,
+    groups: usize,
+}
+
+impl Kept {
+    /// Nothing yet, for batches with tables of so many groups.
+    pub fn new(groups: usize) -> Kept {
+        Kept { names: BatchNames::default(), tables: Some(BatchTables::new(groups)), groups }
+    }
+
+    /// Whether batches carry tables from now on.
+    pub fn set_with_block_tables(&mut self, wanted: bool) {
+        self.tables = wanted.then(|| BatchTables::new(self.groups));
+    }
+
+    /// Nothing, for other batches of the same plan.
+    fn empty(&self) -> Kept {
+        let mut empty = Kept::new(self.groups);
+        empty.set_with_block_tables(self.tables.is_some());
+        empty
+    }
+}
+
 impl Batch {
-    fn add_requests(&mut self, round: &Round<'_>, keys: impl Iterator<Item = RequestKey>) {
+    fn of(
+        round: &Round<'_>,
+        prefills: &[PrefillOp],
+        decodes: &[DecodeOp],
+        kept: &mut Kept,
+    ) -> Batch {
+        let keys = prefills.iter().map(|op| op.key).chain(decodes.iter().map(|op| op.key));
+        let mut batch = Batch::default();
+        batch.add_requests(round, keys.clone(), prefills.len() + decodes.len());
+        batch.add_prefills(round, prefills);
+        batch.add_decodes(round, decodes);
+        batch.request_ids = kept.names.of(round.requests, &batch.handles, keys.clone());
+        if let Some(tables) = &mut kept.tables {
+            batch.block_tables = tables.of(round.requests, &batch.handles, keys);
+        }
+        batch
+    }
+
+    fn add_requests(
+        &mut self,
+        round: &Round<'_>,
+        keys: impl Iterator<Item = RequestKey>,
+        len: usize,
+    ) {
+        self.handles.reserve_exact(len);
+        self.request_pool_indices.reserve_exact(len);
+        self.prefill_lengths.reserve_exact(len);
+        self.input_lengths.reserve_exact(len);
         for key in keys {
             let request = &round.requests[key];
             let row = request.holdings.row;
-            self.request_ids.push(request.id.clone());
             self.handles.push(round.rows.handle(row));
             self.request_pool_indices.push(row);
             self.prefill_lengths.push(request.prompt_tokens as i32);
@@ -185,26 +225,5 @@ impl Batch {
         self.input_lengths.extend(ops.iter().map(|_| width));
         self.decode_input_ids.extend(ops.iter().map(|op| op.input_id.unwrap_or(-1)));
         self.spec_candidate_ids.resize_with(ops.len(), Vec::new);
-    }
-
-    fn add_block_tables(&mut self, round: &Round<'_>, keys: &[RequestKey]) {
-        if !keys.is_empty() {
-            let groups = 0..round.cache.geometries().len();
-            self.block_tables =
-                groups.map(|group| BlockTable::of(round.requests, keys, group)).collect();
-        }
-    }
-}
-
-impl BlockTable {
-    fn of(requests: &RequestSet, keys: &[RequestKey], group: usize) -> BlockTable {
-        let slots = |key: &RequestKey| requests[*key].holdings.groups[group].table.slots();
-        let columns = keys.iter().map(|key| slots(key).len()).max().unwrap_or(0);
-        let mut cells = Vec::with_capacity(keys.len() * columns);
-        for key in keys {
-            cells.extend(slots(key).iter().map(|&block| block as i32));
-            cells.resize(cells.len() + columns - slots(key).len(), -1);
-        }
-        BlockTable { cells, columns }
     }
 }

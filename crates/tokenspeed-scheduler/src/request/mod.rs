@@ -63,6 +63,9 @@ pub struct Request {
     pub spec_candidate_ids: Vec<i32>,
 }
 
+/// Room for output that a request takes at least when it has none left, in tokens.
+const TOKENS_STEP: usize = 64;
+
 /// safe_steps of `scheduler.md` §4: decode steps that one admission prepays at most, in tokens.
 pub const SAFE_STEPS_TOKENS: i64 = 4096;
 
@@ -80,6 +83,15 @@ impl Request {
     /// Output so far, in tokens.
     pub fn generated_tokens(&self) -> i64 {
         self.num_tokens() - self.submitted_tokens
+    }
+
+    /// Appends output. Memory grows by an eighth at a time, so that little of it stays unused.
+    pub fn append_tokens(&mut self, tokens: &[i32]) {
+        let room = self.tokens.capacity() - self.tokens.len();
+        if room < tokens.len() {
+            self.tokens.reserve_exact(tokens.len().max(TOKENS_STEP + self.tokens.len() / 8));
+        }
+        self.tokens.extend_from_slice(tokens);
     }
 
     /// Whether it has generated all that it declared.

@@ -11,6 +11,7 @@ use super::handle::Handle;
 use super::lifecycle::State;
 use super::outputs::OutputLengths;
 use super::waiting::{Queued, WaitingLine};
+use crate::identity::PageId;
 
 /// Place of a live request. Used again after it has ended: never keep one across calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +28,9 @@ pub struct RequestSet {
     places: Vec<Option<Request>>,
     free: Vec<u32>,
     by_id: FxHashMap<Arc<str>, RequestKey>,
+    /// By [`PageId::index`]: who was submitted last of those whose prompt has the page. It may have
+    /// ended since, and the page may be another one.
+    last_with: Vec<RequestKey>,
     submitted: u64,
     /// Waiting for a first admission, in submission order.
     pub waiting: WaitingLine,
@@ -43,6 +47,8 @@ pub struct RequestSet {
     with_peer: BTreeSet<Queued>,
     /// Requests that wait for the peer's handshake.
     bootstrapping: usize,
+    /// Who may have spent its budget since the last [`RequestSet::take_spent`], with repeats.
+    spent: Vec<RequestKey>,
     /// How long the outputs of those that are gone were.
     pub outputs: OutputLengths,
 }
@@ -58,9 +64,23 @@ impl RequestSet {
         });
         let key = RequestKey(at);
         self.by_id.insert(request.id.clone(), key);
+        for page in &request.pages {
+            if self.last_with.len() <= page.index() {
+                self.last_with.resize(page.index() + 1, key);
+            }
+            self.last_with[page.index()] = key;
+        }
         self.places[at as usize] = Some(request);
         self.enqueue(key);
         key
+    }
+
+    /// A live request whose page number `at` is this one: it and `page`'s other bearers have the same
+    /// tokens up to the page's end. `None` does not say that there is none.
+    pub fn with_page(&self, page: PageId, at: usize) -> Option<&Request> {
+        let key = self.last_with.get(page.index())?;
+        let request = self.places[key.0 as usize].as_ref()?;
+        (request.pages.get(at) == Some(&page)).then_some(request)
     }
 
     /// Takes a request out for good.
@@ -89,6 +109,32 @@ impl RequestSet {
                 self.enqueue(key);
             }
         }
+    }
+
+    /// Notes that the last token of a budget has come.
+    pub fn note_spent(&mut self, key: RequestKey) {
+        self.spent.push(key);
+    }
+
+    /// Residents that this engine may move, that have spent their budget and that have no result out, of
+    /// those noted since the last call: prompts under way first, then in submission order.
+    pub fn take_spent(&mut self) -> Vec<RequestKey> {
+        let mut spent = std::mem::take(&mut self.spent);
+        let order = |key: RequestKey| {
+            let request = self.places[key.0 as usize].as_ref()?;
+            let under_way = matches!(request.state, State::Prefilling { .. });
+            let local = under_way || matches!(request.state, State::PrefillDone | State::Decoding);
+            let over = local && request.forwards_out == 0 && request.budget_is_spent();
+            over.then_some((!under_way, request.submission))
+        };
+        spent.retain(|&key| order(key).is_some());
+        spent.sort_by_key(|&key| order(key));
+        spent.dedup();
+        debug_assert!(
+            spent.iter().copied().eq(self.local_residents().filter(|&key| order(key).is_some())),
+            "a spent budget went unnoticed"
+        );
+        spent
     }
 
     /// The live request of that id.

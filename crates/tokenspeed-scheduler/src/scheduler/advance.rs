@@ -1,44 +1,12 @@
 //! Events. A list of them is looked through first and carried out then: one that cannot happen
 //! refuses the list, and nothing has changed (`liveness.md` 4).
 
-use rustc_hash::FxHashMap;
-
 use super::Scheduler;
-use super::results;
-use crate::cache::transfer::Transfer;
+use super::foresight::Foresight;
 use crate::cache::{Computed, StoreGuard};
-use crate::config::Role;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::request::{Request, RequestKey, State};
-
-/// What a request will have come to when the events before have been carried out.
-#[derive(Debug, Clone, Copy)]
-struct Expected {
-    live: bool,
-    state: State,
-    owed: results::Owed,
-    /// A load under it will have failed.
-    torn: bool,
-}
-
-impl Expected {
-    fn of(request: &Request) -> Expected {
-        Expected {
-            live: true,
-            state: request.state(),
-            owed: results::Owed::of(request),
-            torn: request.holdings.torn,
-        }
-    }
-
-    /// Its blocks are taken, and it waits.
-    fn retract(&mut self) {
-        self.state =
-            State::Retracted { epoch: 0, resumes_generation: false, recovers_in_order: false };
-        self.owed.forfeit();
-    }
-}
 
 impl Scheduler {
     /// Carries events out in their order, all or none. One for a request or an operation that is gone
@@ -48,9 +16,17 @@ impl Scheduler {
     /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`],
     /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen.
     pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
-        let mut expected: FxHashMap<RequestKey, Expected> = FxHashMap::default();
-        for event in &events {
-            self.foresee(event, &mut expected)?;
+        self.advance_by(&events)
+    }
+
+    /// The same, of events that the caller keeps.
+    ///
+    /// # Errors
+    /// As [`Scheduler::advance`].
+    pub fn advance_by(&mut self, events: &[Event]) -> Result<()> {
+        let mut foresight = Foresight::for_events(events.len());
+        for event in events {
+            self.foresee(event, &mut foresight)?;
         }
         for event in events {
             self.carry_out(event);
@@ -58,131 +34,8 @@ impl Scheduler {
         self.verify()
     }
 
-    fn foresee(&self, event: &Event, expected: &mut FxHashMap<RequestKey, Expected>) -> Result<()> {
-        let Some(id) = event.request_id() else {
-            return self.foresee_acknowledgement(event, expected);
-        };
-        let Some(key) = self.requests.find(id) else {
-            return Ok(());
-        };
-        let request = &self.requests[key];
-        let now = expected.entry(key).or_insert_with(|| Expected::of(request));
-        if !now.live || now.state == State::Draining {
-            return Ok(());
-        }
-        let role = self.rules.config.role;
-        let pinned = self.rules.is_pinned_by_peer(now.state);
-        let waits = matches!(now.state, State::Bootstrapping | State::Submitted);
-        let possible = match event {
-            Event::ExtendResult { tokens, .. } => {
-                let width = self.rules.decode_width;
-                return now.owed.land(id, now.state, tokens.len(), width).map(drop);
-            }
-            Event::Finish { .. } => {
-                now.live = false;
-                self.may_finish(request, now.state)
-            }
-            Event::Abort { .. } => {
-                match pinned {
-                    true => now.state = State::Draining,
-                    false => now.live = false,
-                }
-                true
-            }
-            Event::TransferFailed { .. } => {
-                now.live = false;
-                role.transfers()
-            }
-            Event::TransferSucceeded { .. } => {
-                let landed = now.owed.forwards() == 0;
-                now.live = false;
-                match now.state {
-                    State::PrefillDone => role.transfers() && landed,
-                    State::Decoding => role == Role::D,
-                    state => state == State::RemoteDecoding,
-                }
-            }
-            Event::Bootstrapped { .. } => {
-                if now.state == State::Bootstrapping {
-                    now.state = State::Submitted;
-                }
-                role.transfers()
-            }
-            Event::RemotePrefillDone { .. } => {
-                // Where the prompt is complete the word comes late, and counts for nothing.
-                let possible = match now.state {
-                    State::PrefillDone => role == Role::D || now.owed.forwards() == 0,
-                    State::RemotePrefilling | State::Decoding => true,
-                    state => state == State::RemoteDecoding,
-                };
-                if now.state == State::RemotePrefilling {
-                    now.state = State::PrefillDone;
-                    now.owed.sample_landed();
-                    if now.torn {
-                        now.retract();
-                    }
-                }
-                possible && role.transfers()
-            }
-            Event::Retract { .. } => {
-                let possible = !waits && now.state != State::RemoteDecoding;
-                if possible && now.state.is_resident() {
-                    now.retract();
-                }
-                possible
-            }
-            Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
-                let left = self.rules.token_limit - request.num_tokens();
-                let limit = left.max(self.rules.decode_width);
-                if !(0..=limit).contains(reserve_num_tokens) {
-                    return Err(Error::BadReserve {
-                        request_id: id.into(),
-                        reserve_num_tokens: *reserve_num_tokens,
-                        limit_tokens: limit,
-                    });
-                }
-                now.state == State::Decoding
-            }
-            Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => true,
-        };
-        if possible {
-            return Ok(());
-        }
-        Err(Error::UnexpectedEvent {
-            request_id: id.into(),
-            event: event.name().into(),
-            state: now.state.name().into(),
-        })
-    }
-
-    fn foresee_acknowledgement(
-        &self,
-        event: &Event,
-        expected: &mut FxHashMap<RequestKey, Expected>,
-    ) -> Result<()> {
-        let (op_id, is_store, failed) = match *event {
-            Event::WriteBackDone { op_id } => (op_id, true, false),
-            Event::LoadBackDone { op_id, success } => (op_id, false, !success),
-            _ => return Ok(()),
-        };
-        let transfer = self.cache.transfers().get(op_id);
-        if transfer.is_some_and(|it| matches!(it, Transfer::Store { .. }) != is_store) {
-            return Err(Error::UnknownOperation { op_id, event: event.name().into() });
-        }
-        if failed && transfer.is_some() {
-            for key in self.readers_of(op_id) {
-                let now = expected.entry(key).or_insert_with(|| Expected::of(&self.requests[key]));
-                now.torn = true;
-                if now.live && now.state.is_resident() && !now.state.is_with_peer() {
-                    now.retract();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn carry_out(&mut self, event: Event) {
-        match event {
+    fn carry_out(&mut self, event: &Event) {
+        match *event {
             Event::WriteBackDone { op_id } => {
                 self.cache.complete_transfer(op_id, true);
                 return;
@@ -205,7 +58,7 @@ impl Scheduler {
         }
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
-                self.land_result(key, &tokens, spec_candidate_ids);
+                self.land_result(key, tokens, spec_candidate_ids.clone());
             }
             Event::Finish { .. } => self.finish_request(key),
             Event::Abort { .. } => self.abort(key),
@@ -216,16 +69,12 @@ impl Scheduler {
                 }
             }
             Event::RemotePrefillDone { bootstrap_token, .. } => {
-                self.land_remote_prefill(key, bootstrap_token);
+                self.land_remote_prefill(key, *bootstrap_token);
             }
-            Event::Retract { .. } => {
-                let recovering = self.requests[key].recovering;
-                let recovers_in_order = recovering && self.rules.config.role == Role::D;
-                self.retract_without_snapshot(key, recovers_in_order);
-            }
+            Event::Retract { .. } => self.withhold(key),
             Event::UpdateReserveNumTokens { .. } if !self.requests[key].state().is_resident() => {}
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
-                self.requests[key].reserve_next_tokens = Some(reserve_num_tokens);
+                self.requests[key].reserve_next_tokens = Some(*reserve_num_tokens);
             }
             Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => {}
         }
@@ -234,7 +83,10 @@ impl Scheduler {
     /// The client gives a request up.
     fn abort(&mut self, key: RequestKey) {
         match self.is_pinned_by_peer(key) {
-            true => self.requests.give_up(key),
+            true => {
+                self.cache.leave_forwards(&mut self.requests[key].holdings);
+                self.requests.give_up(key);
+            }
             false => self.forget(key),
         }
     }
@@ -248,8 +100,9 @@ impl Scheduler {
                 self.retractions_since_token = 0;
                 self.name_new_pages(key);
                 self.requests.transition(key, State::PrefillDone);
-                if self.requests[key].holdings.torn {
-                    self.retract_torn(key);
+                match self.requests[key].holdings.torn {
+                    true => self.retract_torn(key),
+                    false => self.note_if_spent(key),
                 }
             }
             State::Draining => self.forget(key),
@@ -277,27 +130,5 @@ impl Scheduler {
             self.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
         }
         self.forget(key);
-    }
-
-    /// The blocks do not hold what they should: nothing is published, and the request starts over as
-    /// a new prompt (`scheduler.md` §4). Its forward was withheld: no result is owed any more. One that
-    /// comes late by a handle of that stay, or before it is admitted again, counts for nothing.
-    pub(super) fn retract_without_snapshot(&mut self, key: RequestKey, recovers_in_order: bool) {
-        if !self.requests[key].state().is_resident() {
-            return;
-        }
-        self.retraction_epoch += 1;
-        let epoch = self.retraction_epoch;
-        let request = &mut self.requests[key];
-        request.last_handle = Some(self.rows.handle(request.holdings.row));
-        self.rows.give_back(request.holdings.row);
-        self.cache.release(&mut request.holdings);
-        request.late_results += std::mem::take(&mut request.forwards_out);
-        request.chunks_out = 0;
-        request.reserve_next_tokens = None;
-        request.prompt_tokens = request.num_tokens();
-        let resumes_generation = request.has_generated_output();
-        let state = State::Retracted { epoch, resumes_generation, recovers_in_order };
-        self.requests.transition(key, state);
     }
 }

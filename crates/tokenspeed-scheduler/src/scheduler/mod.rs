@@ -1,11 +1,13 @@
 //! The front door: requests and events in, plans out, gauges to look at (`api.md`, "The scheduler").
 
 mod advance;
-mod failed_load;
+mod foresight;
 mod gauges;
+mod naming;
 mod results;
 mod spec;
 mod storage;
+mod withheld;
 
 pub use gauges::OwedResult;
 pub use spec::RequestSpec;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use crate::cache::{Coordinator, Holdings, KvEvent, StoreGuard};
 use crate::config::SchedulerConfig;
 use crate::error::{Error, Result};
-use crate::identity::{ContentHash, PageId};
+use crate::identity::PageId;
 use crate::plan::batch::{AdmissionFeedback, PlanBuild};
 use crate::plan::{ExecutionPlan, Round, Rules, output};
 use crate::request::{Request, RequestKey, RequestSet, Rows, State};
@@ -33,8 +35,7 @@ pub struct Scheduler {
     retractions_since_token: u64,
     /// Plans made so far.
     round: u64,
-    /// Whether a batch carries its block tables; an engine that reads the persistent ones does without.
-    with_block_tables: bool,
+    kept: output::Kept,
     /// By row: scratch of the array path.
     seen_rows: Vec<bool>,
 }
@@ -49,13 +50,13 @@ impl Scheduler {
         let rules = Rules::new(&config)?;
         Ok(Scheduler {
             rules,
+            kept: output::Kept::new(config.cache_groups.len()),
             cache: Coordinator::new(&config),
             requests: RequestSet::default(),
             rows: Rows::new(config.max_batch_size as usize),
             retraction_epoch: 0,
             retractions_since_token: 0,
             round: 0,
-            with_block_tables: true,
             seen_rows: Vec::new(),
         })
     }
@@ -68,7 +69,7 @@ impl Scheduler {
     /// Whether plans carry block tables of their own. An engine that reads the persistent tables
     /// turns this off, and a round then costs nothing for the context of unchanged requests.
     pub fn set_with_block_tables(&mut self, wanted: bool) {
-        self.with_block_tables = wanted;
+        self.kept.set_with_block_tables(wanted);
     }
 
     /// Takes new requests in, all or none.
@@ -84,8 +85,7 @@ impl Scheduler {
             false => State::Submitted,
         };
         for spec in specs {
-            let hashes = ContentHash::pages_of(&spec.tokens, self.rules.granularity as usize);
-            let pages = hashes.into_iter().map(|hash| self.cache.name_page(hash)).collect();
+            let pages = self.name_prompt(&spec.tokens);
             let holdings = Holdings::none(groups);
             self.requests.insert(Request::new(spec, pages, holdings, state));
         }
@@ -112,7 +112,7 @@ impl Scheduler {
         };
         round.plan();
         round.cache.start_pending_stores(StoreGuard::PinnedUntilAck);
-        let plan = output::assemble(round, self.with_block_tables);
+        let plan = output::assemble(round, &mut self.kept);
         self.verify()?;
         Ok(plan)
     }

@@ -2,7 +2,6 @@
 
 use super::Scheduler;
 use crate::error::{Error, Result};
-use crate::identity::ContentHash;
 use crate::request::{Handle, Request, RequestKey, State};
 
 /// The results that a request has out, in the order in which they land.
@@ -83,6 +82,11 @@ impl Owed {
     /// Results that count and have not landed.
     pub(super) fn forwards(&self) -> u32 {
         self.forwards
+    }
+
+    /// How many of them are of forwards over the prompt.
+    pub(super) fn prefills(&self) -> usize {
+        (self.chunks + u32::from(self.sample && self.forwards > self.chunks)) as usize
     }
 
     /// The peer brings the prompt's own sample.
@@ -188,26 +192,26 @@ impl Scheduler {
             request.late_results = request.late_results.saturating_sub(1);
             return;
         }
+        let of_prompt = request.chunks_out > 0 || request.num_tokens() == request.prompt_tokens;
+        if of_prompt && !request.holdings.forwards.is_empty() {
+            self.cache.prove(request.holdings.forwards.remove(0));
+        }
         request.spec_candidate_ids = candidates;
         request.forwards_out -= 1;
         request.chunks_out = request.chunks_out.saturating_sub(1);
         request.owed_since_round = self.round;
-        request.tokens.extend_from_slice(tokens);
+        request.append_tokens(tokens);
         if !tokens.is_empty() {
             self.retractions_since_token = 0;
         }
         self.name_new_pages(key);
+        self.note_if_spent(key);
     }
 
-    /// Names the prefix pages that the last tokens completed.
-    pub(super) fn name_new_pages(&mut self, key: RequestKey) {
-        let granularity = self.rules.granularity as usize;
-        let request = &mut self.requests[key];
-        while (request.pages.len() + 1) * granularity <= request.tokens.len() {
-            let from = request.pages.len() * granularity;
-            let prior = request.pages.last().map(|&page| self.cache.hash_of(page));
-            let hash = ContentHash::chain(prior, &request.tokens[from..from + granularity]);
-            request.pages.push(self.cache.name_page(hash));
+    /// Who has spent its budget is ended by the next round, unless its client does so before.
+    pub(super) fn note_if_spent(&mut self, key: RequestKey) {
+        if self.requests[key].budget_is_spent() && self.rules.config.role.decodes() {
+            self.requests.note_spent(key);
         }
     }
 }

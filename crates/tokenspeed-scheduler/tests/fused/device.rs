@@ -2,7 +2,8 @@
 //! block which was given away, zeroed or never written reads as something else than what it should.
 //! Copies move as late as their guard allows: a pinned store reads its source when it is acknowledged,
 //! a stream-ordered one ahead of everything else that the plan does (`runtime.md`). A load that will fail
-//! brings rot, and whoever reads rot writes rot; once the failure has been told nobody may read any.
+//! brings rot, a withheld forward leaves rot, and whoever reads rot writes rot; once it has been told
+//! nobody may read any.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -46,6 +47,8 @@ pub struct Device {
     pub unfenced: bool,
     /// A fault: of so many loads one fails; 0 where none does.
     pub one_load_fails_of: u64,
+    /// Forwards that were withheld, and nobody has been told yet.
+    pub withheld: usize,
 }
 
 /// One request's part of a forward.
@@ -63,12 +66,21 @@ pub struct Forward<'a> {
     pub tables: Vec<&'a [i32]>,
     /// P, in tokens, of a prefill; a decode step materializes no checkpoint.
     pub checkpoint_page: Option<usize>,
+    /// It is not run, and what it should have written is rot.
+    pub withheld: bool,
 }
 
 impl Device {
     pub fn new(groups: &[CacheGroupConfig]) -> Device {
         let (memory, in_flight) = (HashMap::new(), BTreeMap::new());
-        Device { groups: groups.to_vec(), memory, in_flight, unfenced: false, one_load_fails_of: 0 }
+        Device {
+            groups: groups.to_vec(),
+            memory,
+            in_flight,
+            unfenced: false,
+            one_load_fails_of: 0,
+            withheld: 0,
+        }
     }
 
     /// Carries out everything of a plan that comes before its forward: copies out, zeroing, copies in.
@@ -131,9 +143,10 @@ impl Device {
         self.one_load_fails_of > 0 && mix(op_id, 5).is_multiple_of(self.one_load_fails_of)
     }
 
-    /// Whether a load that will fail has not been told of: then rot may be read.
+    /// Whether something that did not come has not been told: then rot may be read.
     fn may_rot(&self) -> bool {
-        self.in_flight.iter().any(|(&op_id, flight)| flight.is_load && self.fails(op_id))
+        let mut loads = self.in_flight.iter();
+        self.withheld > 0 || loads.any(|(&op_id, flight)| flight.is_load && self.fails(op_id))
     }
 
     /// Copies not yet acknowledged.
@@ -145,6 +158,7 @@ impl Device {
     pub fn forward(&mut self, f: &Forward<'_>) {
         let groups = 0..self.groups.len();
         let rots = groups.clone().filter(|&group| self.reads_rot(f, group)).count() > 0;
+        let rots = rots || f.withheld;
         let hashes = if rots { rotten(f.hashes) } else { f.hashes.to_vec() };
         for group in groups {
             match self.groups[group].kind() {

@@ -17,7 +17,7 @@ use crate::client::{Life, Outcome, ResultOut};
 use crate::consumer::Consumer;
 use crate::device::{Device, Forward};
 use crate::summary;
-use crate::world::{Asked, World};
+use crate::world::{Asked, World, mix};
 
 /// A world being played.
 #[derive(Debug)]
@@ -42,6 +42,10 @@ pub struct Engine {
     pub clients_finish: bool,
     /// Requests whose results do not arrive, for now.
     pub lost: BTreeSet<String>,
+    /// Of so many rounds one's forward is withheld; 0 where none is. Each such batch is told to retract
+    /// when its results would have come.
+    pub one_forward_withheld_of: u64,
+    withheld: VecDeque<(u64, Vec<String>)>,
     /// Whom the cache events are told.
     pub consumer: Consumer,
 }
@@ -65,6 +69,8 @@ impl Engine {
             held_copies: Vec::new(),
             clients_finish: true,
             lost: BTreeSet::new(),
+            one_forward_withheld_of: 0,
+            withheld: VecDeque::new(),
             consumer: Consumer::default(),
         }
     }
@@ -159,11 +165,12 @@ impl Engine {
     /// One round: what is due lands, a plan is made and launched. The plan as [`summary::of`] tells it.
     pub fn round(&mut self) -> String {
         let events = self.due();
-        let is_failure =
-            |event: &Event| matches!(event, Event::LoadBackDone { success: false, .. });
-        let failed = events.iter().any(is_failure);
+        let forfeits = |event: &Event| {
+            matches!(event, Event::LoadBackDone { success: false, .. } | Event::Retract { .. })
+        };
+        let forfeits = events.iter().any(forfeits);
         self.advance(events).expect("results that are owed are welcome");
-        if failed {
+        if forfeits {
             self.drop_forfeited();
         }
         let was_owed = self.is_owed();
@@ -194,8 +201,15 @@ impl Engine {
                 false => self.acks.push_back((self.round + self.ack_after, op_id)),
             }
         }
+        let ids = plan.batch.request_ids.iter().map(|id| id.to_string()).collect();
+        let withheld = self.one_forward_withheld_of > 0
+            && mix(self.round, 9).is_multiple_of(self.one_forward_withheld_of);
+        if withheld {
+            self.withheld.push_back((self.round + self.world.depth as u64, ids));
+            self.device.withheld += 1;
+        }
         for at in 0..plan.batch.request_ids.len() {
-            self.launch(at);
+            self.launch(at, withheld);
         }
         self.round += 1;
         let moves = !plan.batch.request_ids.is_empty() || !plan.aborts.is_empty();
@@ -278,7 +292,8 @@ impl Engine {
     /// Results and acknowledgements that have not arrived.
     pub fn is_owed(&self) -> bool {
         let copies = !self.acks.is_empty() || !self.held_copies.is_empty();
-        copies || self.lives.values().any(|life| !life.out.is_empty())
+        let owed = copies || !self.withheld.is_empty();
+        owed || self.lives.values().any(|life| !life.out.is_empty())
     }
 
     /// Ids that this round's batch decodes.
@@ -326,6 +341,11 @@ impl Engine {
                 events.push(Event::Finish { request_id: id.clone() });
             }
         }
+        while self.withheld.front().is_some_and(|&(due, _)| due <= self.round) {
+            let (_, ids) = self.withheld.pop_front().expect("a front was seen");
+            self.device.withheld -= 1;
+            events.extend(ids.into_iter().map(|request_id| Event::Retract { request_id }));
+        }
         while self.acks.front().is_some_and(|&(due, _)| due <= self.round) {
             let (_, op_id) = self.acks.pop_front().expect("a front was seen");
             events.push(self.device.acknowledge(op_id));
@@ -346,7 +366,7 @@ impl Engine {
         }
     }
 
-    fn launch(&mut self, at: usize) {
+    fn launch(&mut self, at: usize, withheld: bool) {
         let batch = self.plan.batch.clone();
         let id = batch.request_ids[at].to_string();
         self.ids.insert(batch.handles[at], id.clone());
@@ -373,7 +393,9 @@ impl Engine {
             sampled.push(life.sample());
             life.extend(sampled[sampled.len() - 1]);
         }
-        life.out.push_back(ResultOut { due, tokens: sampled });
+        if !withheld {
+            life.out.push_back(ResultOut { due, tokens: sampled });
+        }
         let written_end = if is_prefill { end } else { start + width };
         self.device.forward(&Forward {
             id: &id,
@@ -382,6 +404,7 @@ impl Engine {
             written_end,
             tables,
             checkpoint_page: is_prefill.then_some(page),
+            withheld,
         });
     }
 }

@@ -7,16 +7,22 @@ use crate::world::{R, World, mix};
 
 #[test]
 fn every_forward_reads_what_its_request_wrote() {
-    sweep(0..400, 0);
+    sweep(0..400, 0, 0);
 }
 
 /// Nobody reads what was computed over a load that is known to have failed.
 #[test]
 fn no_forward_reads_what_a_failed_load_left() {
-    sweep(400..800, 3);
+    sweep(400..800, 3, 0);
 }
 
-fn sweep(seeds: std::ops::Range<u64>, one_load_fails_of: u64) {
+/// Nor what a forward should have computed that was withheld, or what was computed over that.
+#[test]
+fn no_forward_reads_what_a_withheld_one_left() {
+    sweep(800..1200, 0, 7);
+}
+
+fn sweep(seeds: std::ops::Range<u64>, one_load_fails_of: u64, one_forward_withheld_of: u64) {
     let kinds = [
         vec![full("f", 4)],
         vec![packed(full("f", 2), 3), sliding("s", 4, 5)],
@@ -43,6 +49,7 @@ fn sweep(seeds: std::ops::Range<u64>, one_load_fails_of: u64) {
         let mut engine = Engine::new(&world);
         engine.ack_after = 1 + draw(13, 3) as u64;
         engine.device.one_load_fails_of = one_load_fails_of;
+        engine.one_forward_withheld_of = one_forward_withheld_of;
         for at in 0..10 {
             let draw = |what: u64, bound: u64| draw(100 * at + what, bound);
             let (prompt, output) = (1 + draw(20, 30), 1 + draw(21, 24));

@@ -179,11 +179,13 @@ impl Model {
             Some(Copy::Store(guard, blocks)) => {
                 let host = self.host.as_mut().expect("a store's tier");
                 for (order, entry) in blocks {
-                    // To enter the Host's index is an access.
-                    self.epoch += 1;
-                    let entry = Entry { epoch: self.epoch, ..entry };
                     let group = order.key.group;
-                    host.index.entry(order.key).or_insert(entry);
+                    if !self.void.contains(&op) {
+                        // To enter the Host's index is an access.
+                        self.epoch += 1;
+                        let entry = Entry { epoch: self.epoch, ..entry };
+                        host.index.entry(order.key).or_insert(entry);
+                    }
                     host.disown(group, order.host);
                     if guard == Guard::PinnedUntilAck {
                         self.device.disown(group, order.device);

@@ -78,6 +78,8 @@ pub struct Model {
     pub queued: Vec<Key>,
     epoch: u64,
     next_op: u64,
+    /// Stores that were in flight when the Host was cleared: what they bring is not indexed.
+    void: BTreeSet<u64>,
 }
 
 impl Model {
@@ -93,6 +95,7 @@ impl Model {
             queued: Vec::new(),
             epoch: 0,
             next_op: 0,
+            void: BTreeSet::new(),
         }
     }
 
@@ -117,9 +120,15 @@ impl Model {
         }
     }
 
-    /// Whether no indexed Device block is owned by anyone else.
+    /// Whether no indexed Device block is owned by anyone else, and nothing is being loaded.
     pub fn can_clear(&self) -> bool {
-        self.device.index.iter().all(|(key, entry)| !self.device.is_owned(key.group, entry.block))
+        let loads = self.in_flight.values().any(|copy| matches!(copy, Copy::Load(_)));
+        !loads
+            && self
+                .device
+                .index
+                .iter()
+                .all(|(key, entry)| !self.device.is_owned(key.group, entry.block))
     }
 
     /// Drops the Device's index, or nothing: group by group, by block id.
@@ -146,6 +155,7 @@ impl Model {
                 host.evict(group, block);
             }
         }
+        self.void.extend(self.in_flight.keys());
         true
     }
 

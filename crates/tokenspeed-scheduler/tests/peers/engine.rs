@@ -2,7 +2,7 @@
 
 use tokenspeed_scheduler::{
     CacheGroupConfig, Event, ExecutionPlan, Handle, RequestSpec, Result, Role, Scheduler,
-    SchedulerConfig,
+    SchedulerConfig, StorageKeys,
 };
 
 /// P = g = 4, a budget of 64 tokens, 8 usable blocks.
@@ -150,6 +150,15 @@ impl Engine {
         self.copies = stores;
         self.end_copies();
         self.copies = loads;
+    }
+
+    /// An external store holds these.
+    pub fn register(&mut self, keys: StorageKeys) {
+        self.both(|rank| rank.register_storage_keys(keys.clone())).expect("they are keys");
+    }
+
+    pub fn clear_cache(&mut self) -> bool {
+        self.both(Scheduler::clear_cache)
     }
 
     pub fn clear_l1_cache(&mut self) -> bool {

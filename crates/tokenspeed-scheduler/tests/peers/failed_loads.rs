@@ -177,9 +177,9 @@ fn recovering(engine: &mut Engine) -> u64 {
             return load;
         }
         engine.end_stores();
-        for id in engine.plan.batch.request_ids.clone() {
-            engine.result(&id, &[8]);
-            if &*id == "b" && engine.scheduler().request_token_size("b") > 17 {
+        for id in engine.plan.batch.request_ids.clone().iter() {
+            engine.result(id, &[8]);
+            if **id == *"b" && engine.scheduler().request_token_size("b") > 17 {
                 engine.finish("b");
             }
         }
@@ -263,4 +263,110 @@ fn a_failed_load_is_foreseen() {
         }
         assert_eq!(outcomes[0], outcomes[1], "{next:?}");
     }
+}
+
+/// A late word on a load says nothing any more, in one list as in two.
+#[test]
+fn a_load_ends_once_in_a_list() {
+    let landed = |load| Event::LoadBackDone { op_id: load, success: true };
+    let finish = Event::Finish { request_id: "b".into() };
+    let result = Event::ExtendResult {
+        request_id: "b".into(),
+        tokens: vec![1, 2, 3],
+        spec_candidate_ids: Vec::new(),
+    };
+    for (role, next) in [(Role::P, finish), (Role::Fused, result)] {
+        let mut engine = Engine::new(&with_host(role));
+        let load = computed_over_a_load(&mut engine);
+        let held = engine.scheduler().active_lcm_blocks();
+        let list = vec![landed(load), failure(load), next];
+        assert!(engine.try_tell_all(list).is_err(), "{role:?}: refused as without the late word");
+        assert_eq!(engine.scheduler().active_lcm_blocks(), held);
+    }
+    let mut engine = Engine::new(&with_host(Role::Fused));
+    let load = computed_over_a_load(&mut engine);
+    engine
+        .try_tell_all(vec![landed(load), Event::WriteBackDone { op_id: load }])
+        .expect("a late acknowledgement is ignored");
+}
+
+/// A prefill worker's sample is the hand-over's: who starts over does so from the prompt that was submitted,
+/// which the bound has admitted and the peer has room for.
+#[test]
+fn a_prefill_worker_starts_over_from_the_submitted_prompt() {
+    let mut engine = Engine::new(&config(Role::P, vec![full("full", 4)]));
+    engine.arrive("a", tokens(1, 31), 5);
+    assert_eq!(engine.round(), "P a");
+    engine.result("a", &[7]);
+    engine.tell(Event::Retract { request_id: "a".into() });
+    assert_eq!(engine.scheduler().request_token_size("a"), 31);
+    assert_eq!(engine.round(), "P a");
+    engine.result("a", &[8]);
+    assert_eq!(engine.round(), "hand over a");
+    let handed = engine.plan.remote_decode.clone().expect("it is handed over");
+    assert_eq!(handed.decode_input_ids, [8]);
+    engine.succeeded("a");
+    engine.settle();
+}
+
+/// What an external store holds of what was computed over a failed load is not fetched.
+#[test]
+fn the_store_is_not_asked_for_what_was_computed_over_a_failed_load() {
+    let mut engine =
+        Engine::new(&SchedulerConfig { enable_l3_storage: true, ..with_host(Role::Fused) });
+    let load = computed_over_a_load(&mut engine);
+    engine.finish("b");
+    let hashes = engine.scheduler().prefix_hashes_for_tokens(&tokens(1, 14));
+    let keys = engine.scheduler().expand_prefix_keys(&hashes[2..]).expect("its own hashes");
+    engine.register(keys);
+    engine.tell(failure(load));
+    nothing_is_found(&mut engine, "backed up, failure");
+}
+
+/// What a load or a store still brings is not found behind a clear.
+#[test]
+fn a_clear_is_not_undone_by_a_copy_in_flight() {
+    let mut engine =
+        Engine::new(&SchedulerConfig { enable_l3_storage: true, ..with_host(Role::Fused) });
+    let hashes = engine.scheduler().prefix_hashes_for_tokens(&tokens(1, 14));
+    let keys = engine.scheduler().expand_prefix_keys(&hashes).expect("its own hashes");
+    engine.register(keys);
+    engine.submit("a", tokens(1, 14), 8).expect("the pool can run it");
+    engine.round();
+    assert_eq!(engine.plan.load_back.prefetch_from_storage, [[1, 1, 1]]);
+    engine.abort("a");
+    assert!(!engine.clear_cache(), "a fetch would be cached behind it");
+    engine.end_copies();
+    assert!(engine.clear_cache());
+}
+
+/// Planning ahead publishes what the forward before is to compute. Withheld, nobody finds it, and who has
+/// found it goes with it.
+#[test]
+fn what_a_withheld_forward_was_to_compute_is_not_found() {
+    let ahead = SchedulerConfig {
+        overlap_schedule_depth: 1,
+        max_scheduled_tokens: 8,
+        ..config(Role::Fused, vec![full("full", 4)])
+    };
+    let mut engine = Engine::new(&ahead);
+    engine.submit("x", tokens(1, 20), 0).expect("the pool can run it");
+    assert_eq!(engine.round(), "P x");
+    assert_eq!(engine.round(), "P x");
+    engine.tell(Event::Retract { request_id: "x".into() });
+    assert_eq!(engine.round(), "P x");
+    assert_eq!(engine.plan.batch.extend_prefix_lens, [0]);
+
+    // A partner sees the same forward's result: it was run, and what was published of it is found.
+    let mut engine = Engine::new(&SchedulerConfig { max_scheduled_tokens: 12, ..ahead });
+    engine.submit("y", tokens(2, 2), 0).expect("the pool can run it");
+    engine.submit("x", tokens(1, 20), 0).expect("the pool can run it");
+    assert_eq!(engine.round(), "P y x");
+    engine.round();
+    engine.result("y", &[7]);
+    engine.abort("x");
+    engine.submit("z", tokens(1, 20), 0).expect("the pool can run it");
+    engine.round();
+    let at = engine.plan.batch.request_ids.iter().position(|id| **id == *"z").expect("it runs");
+    assert_eq!(engine.plan.batch.extend_prefix_lens[at], 8);
 }

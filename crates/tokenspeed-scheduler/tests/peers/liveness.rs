@@ -32,10 +32,12 @@ fn a_prefill_worker_keeps_what_its_hand_overs_need() {
     let mut handed_over = Vec::new();
     for _ in 0..12 {
         engine.round();
-        for id in engine.plan.batch.request_ids.clone() {
-            engine.result(&id, &[7]);
+        for id in engine.plan.batch.request_ids.clone().iter() {
+            engine.result(id, &[7]);
         }
-        for id in engine.plan.remote_decode.clone().iter().flat_map(|batch| &batch.request_ids) {
+        for id in
+            engine.plan.remote_decode.clone().iter().flat_map(|batch| batch.request_ids.iter())
+        {
             engine.succeeded(id);
             handed_over.push(id.to_string());
         }
@@ -87,7 +89,9 @@ fn half_done_prompts_of_a_prefill_worker_do_not_wait_for_each_other() {
             let end = batch.extend_prefix_lens[at] + batch.input_lengths[at];
             engine.result(id, if end == batch.prefill_lengths[at] { &[7] } else { &[] });
         }
-        for id in engine.plan.remote_decode.clone().iter().flat_map(|batch| &batch.request_ids) {
+        for id in
+            engine.plan.remote_decode.clone().iter().flat_map(|batch| batch.request_ids.iter())
+        {
             engine.succeeded(id);
             handed_over += 1;
         }

@@ -99,7 +99,7 @@ fn a_victim_of_the_decode_role_recovers_here() {
         let batch = engine.plan.batch.clone();
         recovered |= batch.num_extends == 1;
         assert!(batch.num_extends == 0 || batch.request_ids.len() == 1, "alone in its round");
-        for id in &batch.request_ids {
+        for id in batch.request_ids.iter() {
             engine.result(id, &[8]);
         }
         if engine.scheduler().request_token_size("b") > 19 {

@@ -210,7 +210,7 @@ impl Play<'_> {
         }
         let fetches = plan.load_back.prefetch_from_storage.iter().flatten().any(|&flag| flag > 0);
         let withheld = fetches && self.r.one_in(self.world.storage_loss);
-        let landing = plan.remote_prefill.iter().flat_map(|batch| &batch.request_ids);
+        let landing = plan.remote_prefill.iter().flat_map(|batch| batch.request_ids.iter());
         for id in plan.batch.request_ids.iter().chain(landing) {
             if !self.lives.contains_key(&**id) {
                 return Err(format!("'{id}' is scheduled and does not live"));
@@ -273,7 +273,7 @@ impl Play<'_> {
     }
 
     fn start_landing(&mut self, plan: &ExecutionPlan) {
-        for id in plan.remote_prefill.iter().flat_map(|batch| &batch.request_ids) {
+        for id in plan.remote_prefill.iter().flat_map(|batch| batch.request_ids.iter()) {
             let bootstrap_token = self.r.below(1000) as i32;
             let due = self.round + 1 + self.r.below(self.world.peer_lag);
             let life = self.lives.get_mut(&**id).expect("it lives");

@@ -138,7 +138,7 @@ impl<'w> Judge<'w> {
                 self.chunk(batch, at)?;
             }
         }
-        for id in plan.remote_decode.iter().flat_map(|batch| &batch.request_ids) {
+        for id in plan.remote_decode.iter().flat_map(|batch| batch.request_ids.iter()) {
             self.seen.get_mut(&**id).ok_or("handed over after its end")?.with_peer = true;
         }
         if let Some(batch) = &plan.remote_prefill {
