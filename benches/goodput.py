@@ -1,7 +1,7 @@
 """How much of an engine a policy keeps when memory is short: rounds until all requests are done.
 
 One world (500 requests of 1,024 + 512 tokens, 256 rows) over pools of 20 % to 120 % of what its
-rows come to need, in virtual time. `docs/goodput.md` says what the columns mean.
+rows come to need, in virtual time. `docs/goodput.md` has the results.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class Request:
     sampling: object = None
     """For the sampler; the runtime does not look into it."""
     declared_new_tokens: int | None = None
-    """The budget that the scheduler is told, which keeps room for it (scheduler.md §4); None:
-    `max_new_tokens`; 0: none, so that it takes less room and may be retracted."""
+    """The budget that the scheduler is told, which by the document keeps room for it (scheduler.md
+    §4); None: `max_new_tokens`; 0: none, so that it takes less room and may be retracted."""
 
     def spec(self, tokens_max: int) -> RequestSpec:
         """As the scheduler takes it. Raises `RequestError` for one whose prompt and output are more

@@ -5,7 +5,8 @@ use super::unproven::Basis;
 use crate::identity::PageId;
 
 /// A request's tables and publication progress. They change when an admission succeeds and at no
-/// other time (`scheduler.md` §2): a refused one leaves both untouched.
+/// other time (`scheduler.md` §2): a refused one leaves both untouched. What it rests on (`forwards`,
+/// `rests_on`, `torn`) follows results and words in between.
 #[derive(Debug, Default)]
 pub struct Holdings {
     /// Row of the request pool; 0 while the request holds nothing.

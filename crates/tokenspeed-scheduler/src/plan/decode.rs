@@ -20,10 +20,7 @@ impl Round<'_> {
             if self.yields(key) {
                 continue;
             }
-            let mut outcome = self.schedule_decode(key);
-            while outcome == Outcome::NoCapacity && self.younger_gives_way(key) {
-                outcome = self.schedule_decode(key);
-            }
+            let outcome = self.grant_over_younger(key, Self::schedule_decode);
             if outcome == Outcome::NoCapacity {
                 self.blocked(key);
             }

@@ -25,7 +25,8 @@ impl PrefillReserve {
     /// The reserve of a chunk; `first` where it opens an admission.
     pub fn new(rules: &Rules, request: &Request, chunk: Chunk, first: bool) -> PrefillReserve {
         let decodes = rules.config.role.decodes();
-        let headroom = if first && rules.prepays { request.admission_headroom() } else { 0 };
+        let headroom =
+            if first && decodes && !rules.keeps_batch { request.admission_headroom() } else { 0 };
         let rest = request.prompt_tokens - chunk.end();
         let open = match request.max_new_tokens {
             _ if !decodes => rules.decode_width,

@@ -107,9 +107,8 @@ pub struct Batch {
 pub fn assemble(round: Round<'_>, kept: &mut Kept) -> ExecutionPlan {
     let (prefills, decodes) = (round.build.prefills(), round.build.decodes());
     let batch = Batch::of(&round, prefills, decodes, kept);
-    let mut others = kept.empty();
-    let mut beside = |prefills: &[PrefillOp], decodes: &[DecodeOp]| {
-        Batch::of(&round, prefills, decodes, &mut others)
+    let beside = |prefills: &[PrefillOp], decodes: &[DecodeOp]| {
+        Batch::of(&round, prefills, decodes, &mut kept.empty())
     };
     let remote_prefill = round.build.remote_prefill().map(|op| beside(&[*op], &[]));
     let handed_over = round.build.remote_decodes();

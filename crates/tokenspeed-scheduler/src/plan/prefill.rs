@@ -73,11 +73,7 @@ impl Round<'_> {
             if self.build.budget_left() <= 0 {
                 return Line::Held;
             }
-            let mut outcome = self.schedule_next_chunk(key);
-            while outcome == Outcome::NoCapacity && self.younger_gives_way(key) {
-                outcome = self.schedule_next_chunk(key);
-            }
-            match outcome {
+            match self.grant_over_younger(key, Self::schedule_next_chunk) {
                 Outcome::Completed => {}
                 Outcome::Incomplete => return Line::Held,
                 Outcome::NoCapacity => {

@@ -1,9 +1,9 @@
-//! Memory pressure under [`PressurePolicy::Goodput`]: an engine keeps its batch. Age decides, and nobody
-//! is admitted to blocks that residents will need within a few steps (`docs/goodput.md` says what each
-//! rule is worth, and what the document's costs).
+//! Memory pressure under [`PressurePolicy::Goodput`](crate::config::PressurePolicy): an engine keeps its
+//! batch. Age decides, and nobody is admitted to blocks that residents will need within a few steps
+//! (`docs/goodput.md`: what the document's rules cost, and what is measured).
 //!
-//! - Who lacks a block takes it from a younger resident, the youngest first, at once, and not only where nobody else can
-//!   run. The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
+//! - Who lacks a block takes it from a younger resident at once, and not only where nobody else can run.
+//!   The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
 //! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
 //!   resident lacks a block nobody is admitted at all.
 //! - Budgets are not prepaid: they say no more than how far a request may grow at most.
@@ -12,12 +12,14 @@
 
 use std::cmp::Reverse;
 
+use super::admit::Outcome;
 use super::round::Round;
 use crate::cache::Geometry;
-use crate::config::{GroupKind, PressurePolicy};
+use crate::config::GroupKind;
 use crate::request::{Request, RequestKey, RequestSet};
 
-/// Steps that are secured for every resident when another is admitted, in tokens.
+/// Steps that are secured for every resident when another is admitted, in tokens. Fewer, and newcomers are
+/// retracted soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
 /// Those steps keep at most one part in so many of a pool from an admission.
@@ -52,10 +54,23 @@ struct Outlook {
 }
 
 impl Round<'_> {
-    /// Whether the engine keeps its batch under pressure. A prefill worker has none.
+    /// Whether the engine keeps its batch under pressure.
     pub(super) fn keeps_batch(&self) -> bool {
-        let config = &self.rules.config;
-        config.pressure_policy == PressurePolicy::Goodput && config.role.decodes()
+        self.rules.keeps_batch
+    }
+
+    /// Grants to a resident, and takes the blocks that it lacks from younger ones.
+    pub(super) fn grant_over_younger(
+        &mut self,
+        key: RequestKey,
+        grant: fn(&mut Self, RequestKey) -> Outcome,
+    ) -> Outcome {
+        loop {
+            let outcome = grant(self, key);
+            if outcome != Outcome::NoCapacity || !self.younger_gives_way(key) {
+                return outcome;
+            }
+        }
     }
 
     /// Whether newcomers wait because a resident lacks a block.
@@ -75,9 +90,9 @@ impl Round<'_> {
     }
 
     /// Takes a younger resident's blocks for an older one that lacks some: of those that gave way least
-    /// often, the youngest's. Whether it did: a
-    /// prompt that progressed, copies in flight and a result that is out defer it (`scheduler.md` §2).
-    pub(super) fn younger_gives_way(&mut self, key: RequestKey) -> bool {
+    /// often, the youngest's. Whether it did: a prompt that progressed, copies in flight and a result that
+    /// is out defer it (`scheduler.md` §2).
+    fn younger_gives_way(&mut self, key: RequestKey) -> bool {
         if !self.keeps_batch()
             || self.build.prefill_progressed()
             || !self.cache.transfers().owe_nothing()
@@ -123,15 +138,6 @@ impl Round<'_> {
             all.owed + own.owed + (all.steps + own.steps).min(most)
         };
         Some(geometries.iter().zip(outlook.iter()).map(left).collect())
-    }
-
-    /// Where a request that is being retracted stands among the readmissions: behind all retracted before
-    /// it by the document, and by its age where the engine keeps its batch.
-    pub(super) fn place_among_readmissions(&self, key: RequestKey) -> u64 {
-        match self.keeps_batch() {
-            true => self.requests[key].submission,
-            false => *self.retraction_epoch,
-        }
     }
 
     /// Counts a request that was just admitted among the residents.

@@ -26,9 +26,9 @@ pub struct Rules {
     pub replay_window: i64,
     /// Budget that decodes leave to a pending prompt, which cannot advance by less.
     pub least_prefill_budget: i64,
-    /// Whether an admission holds blocks for output to come (`scheduler.md` §4): not where the engine
-    /// keeps its batch.
-    pub prepays: bool,
+    /// Whether the engine keeps its batch under pressure ([`PressurePolicy::Goodput`]). A prefill worker
+    /// has none.
+    pub keeps_batch: bool,
     /// The most that one request may ever need (`scheduler.md` §1.4).
     pub token_limit: i64,
 }
@@ -50,7 +50,7 @@ impl Rules {
             has_state_group: config.has_state_group(),
             replay_window: config.replay_window_tokens(),
             least_prefill_budget: least_prefill_budget(config),
-            prepays: config.role.decodes() && config.pressure_policy == PressurePolicy::Document,
+            keeps_batch: config.role.decodes() && config.pressure_policy == PressurePolicy::Goodput,
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
         })
@@ -70,6 +70,12 @@ impl Rules {
             Role::D => matches!(state, State::RemotePrefilling | State::Draining),
             Role::Fused => false,
         }
+    }
+
+    /// Where a request that is being retracted stands among those that recover: behind all retracted before
+    /// it by the document (`scheduler.md` §4), and by its age where the engine keeps its batch.
+    pub fn place_among_readmissions(&self, submission: u64, retraction: u64) -> u64 {
+        if self.keeps_batch { submission } else { retraction }
     }
 
     /// What a request of that prompt and budget may come to need; to hold against `token_limit`.

@@ -39,9 +39,8 @@ struct Written {
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
     handle: Handle,
-    /// How often slots of the request's table had changed ([`Table::rewrites`]).
-    ///
-    /// [`Table::rewrites`]: crate::cache::table::Table::rewrites
+    /// How often slots of the request's table had changed
+    /// ([`Table::rewrites`](crate::cache::table::Table::rewrites)).
     rewrites: u32,
     slots: usize,
 }

@@ -35,7 +35,8 @@ pub enum State {
     Draining,
     /// Gave its blocks up and waits to come back.
     Retracted {
-        /// Number of the retraction: the oldest comes back first.
+        /// Its place among those that recover: the number of the retraction, or of the submission where
+        /// the engine keeps its batch. The lowest comes back first.
         epoch: u64,
         /// A client is reading its output: it comes back before those without.
         resumes_generation: bool,

@@ -3,8 +3,8 @@
 /// A running mean of output lengths.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OutputLengths {
-    /// In tokens; 0 before anybody has finished.
-    mean_tokens: i64,
+    /// [`WEIGHT`] times the mean, in tokens; 0 before anybody has finished.
+    scaled_mean_tokens: i64,
 }
 
 /// A finished request moves the mean by one part in so many of its distance.
@@ -13,19 +13,33 @@ const WEIGHT: i64 = 16;
 impl OutputLengths {
     /// Notes the output of a request that its client has finished.
     pub fn note(&mut self, output_tokens: i64) {
-        self.mean_tokens = match self.mean_tokens {
-            0 => output_tokens,
-            mean => mean + (output_tokens - mean) / WEIGHT,
+        self.scaled_mean_tokens = match self.scaled_mean_tokens {
+            0 => output_tokens * WEIGHT,
+            scaled => scaled + output_tokens - scaled / WEIGHT,
         };
     }
 
     /// Tokens that a request may be expected to generate yet, after so many; `None` before anybody has
     /// finished. One that is past the mean is taken for one that begins: of those, nothing is known.
     pub fn expected_rest(&self, generated_tokens: i64) -> Option<i64> {
-        match self.mean_tokens {
+        match self.scaled_mean_tokens / WEIGHT {
             0 => None,
             mean if generated_tokens < mean => Some(mean - generated_tokens),
             mean => Some(mean),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OutputLengths;
+
+    #[test]
+    fn the_mean_follows_however_near() {
+        let mut outputs = OutputLengths::default();
+        assert_eq!(outputs.expected_rest(0), None);
+        outputs.note(1);
+        (0..200).for_each(|_| outputs.note(16));
+        assert!((15..=16).contains(&outputs.expected_rest(0).expect("somebody has finished")));
     }
 }

@@ -40,28 +40,33 @@ pub struct WaitingLine {
     by_need: BTreeSet<(u64, Queued)>,
     by_floor: BTreeSet<(i64, Queued)>,
     watchers: BTreeSet<(PageId, Queued)>,
-    /// How many were admitted past the oldest.
+    /// How many were admitted past the oldest since it became that.
     overtaken: u32,
 }
 
 impl WaitingLine {
     /// Puts a request in its place.
     pub fn insert(&mut self, queued: Queued) {
+        if self.all.first().is_some_and(|&oldest| queued < oldest) {
+            self.overtaken = 0;
+        }
         self.all.insert(queued);
         self.untried.insert(queued);
     }
 
     /// Takes a request out.
     pub fn remove(&mut self, queued: Queued) {
+        if self.all.first() == Some(&queued) {
+            self.overtaken = 0;
+        }
         self.all.remove(&queued);
         self.untried.remove(&queued);
         self.forget_refusal(queued);
     }
 
-    /// Notes that a request is admitted: past the oldest, unless it is the oldest.
+    /// Notes that a request is about to be admitted: past the oldest, unless it is the oldest.
     pub fn note_admission(&mut self, queued: Queued) {
-        let is_oldest = self.all.first() == Some(&queued);
-        self.overtaken = if is_oldest { 0 } else { self.overtaken + 1 };
+        self.overtaken += u32::from(self.all.first() != Some(&queued));
     }
 
     /// How many were admitted past the oldest since it became that.

@@ -62,8 +62,8 @@ impl Scheduler {
     /// comes late by a handle of that stay, or before it is admitted again, counts for nothing.
     fn retract_without_snapshot(&mut self, key: RequestKey, recovers_in_order: bool) {
         self.retraction_epoch += 1;
-        let epoch = self.retraction_epoch;
         let request = &mut self.requests[key];
+        let epoch = self.rules.place_among_readmissions(request.submission, self.retraction_epoch);
         request.last_handle = Some(self.rows.handle(request.holdings.row));
         self.rows.give_back(request.holdings.row);
         self.cache.release(&mut request.holdings);

@@ -1,6 +1,8 @@
 //! Scenarios at random: whatever the groups, the grammar, the depth and the pressure, the device finds
 //! every row that a forward reads, and everyone gets an answer.
 
+use tokenspeed_scheduler::PressurePolicy;
+
 use crate::engine::Engine;
 use crate::groups::{full, packed, sliding, state};
 use crate::world::{R, World, mix};
@@ -44,6 +46,7 @@ fn sweep(seeds: std::ops::Range<u64>, one_load_fails_of: u64, one_forward_withhe
             mixed: draw(10, 2) == 1,
             unmatched: draw(11, 6) == 0,
             groups: kinds[draw(12, 5) as usize].clone(),
+            policy: [PressurePolicy::Document, PressurePolicy::Goodput][seed as usize % 2],
             ..World::default()
         };
         let mut engine = Engine::new(&world);
