@@ -125,10 +125,11 @@ class KvEventSubscriber:
         engine's."""
         if self._replay_endpoint is None:
             return
-        batches = self._replayed(max(self._next - 1, 0))
+        endpoint = self._replay_endpoint
+        batches = self._replayed(endpoint, max(self._next - 1, 0))
         if batches is not None and self._next and not self._is_followed_by(batches):
             self._next = 0
-            batches = self._replayed(0)
+            batches = self._replayed(endpoint, 0)
         for batch in batches or ():
             if batch.sequence >= self._next:
                 self._append(batch)
@@ -143,14 +144,14 @@ class KvEventSubscriber:
             return first.timestamp_s == self._last_s
         return first.timestamp_s > self._last_s
 
-    def _replayed(self, first: int) -> list[Batch] | None:
+    def _replayed(self, endpoint: str, first: int) -> list[Batch] | None:
         """The batches that the publisher keeps, from a number on; None where it does not answer to
         the end."""
         batches: list[Batch] = []
         with self._context.socket(zmq.DEALER) as socket:
             socket.set_hwm(0)
             socket.linger = 0
-            self._connect(socket, self._replay_endpoint)
+            self._connect(socket, endpoint)
             socket.send_multipart([b"", wire.frame(first)])
             while socket.poll(self._replay_timeout_ms):
                 frames = socket.recv_multipart()
