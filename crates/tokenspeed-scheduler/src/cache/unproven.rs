@@ -74,13 +74,13 @@ impl Coordinator {
     }
 
     /// A request leaves the forwards whose results it has not seen. With the last of its prompts nobody
-    /// could say any more that one was withheld: what was published ahead of it is named no more.
+    /// could say any more that one was withheld (an engine says so before it aborts): it counts as run.
     pub fn leave_forwards(&mut self, holdings: &mut Holdings) {
         for forward in holdings.forwards.drain(..) {
             let Some(resting) = self.unproven.0.get_mut(&forward) else { continue };
             resting.witnesses -= 1;
             if resting.witnesses == 0 {
-                self.disprove(forward);
+                self.prove(forward);
             }
         }
     }

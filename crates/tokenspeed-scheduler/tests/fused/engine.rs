@@ -110,8 +110,16 @@ impl Engine {
 
     /// The client gives up.
     pub fn abort(&mut self, id: &str) {
-        self.advance(vec![Event::Abort { request_id: id.into() }]).expect("any state may abort");
+        // Of a forward that was withheld the engine says so first, for all of it.
+        let withheld = self.withheld.iter().filter(|(_, ids)| ids.iter().any(|other| other == id));
+        let alive = |id: &&String| self.lives[*id].outcome.is_none();
+        let together = withheld.flat_map(|(_, ids)| ids).filter(alive);
+        let retract = |id: &String| Event::Retract { request_id: id.clone() };
+        let mut events: Vec<Event> = together.map(retract).collect();
+        events.push(Event::Abort { request_id: id.into() });
+        self.advance(events).expect("any state may abort");
         self.end(id, Outcome::Aborted);
+        self.drop_forfeited();
     }
 
     /// The client has enough, sooner than it asked for.
