@@ -31,6 +31,11 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// Blocks of the group that so many parents hold.
+    pub fn blocks_in(&self, parents: i64) -> i64 {
+        parents * i64::from(self.blocks_per_parent)
+    }
+
     /// The geometry of a validated group configuration.
     pub fn new(config: &CacheGroupConfig, prefix_granularity: i64) -> Geometry {
         let kind = config.kind();

@@ -133,8 +133,8 @@ impl Round<'_> {
         let rest = expected_rest(self.requests, key);
         let left = |(geometry, all): (&Geometry, &Outlook)| {
             let own = Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end));
-            let k = i64::from(geometry.blocks_per_parent);
-            let most = self.rules.config.usable_device_parents() * k / SECURED_PARTS;
+            let pool = geometry.blocks_in(self.rules.config.usable_device_parents());
+            let most = pool / SECURED_PARTS;
             all.owed + own.owed + (all.steps + own.steps).min(most)
         };
         Some(geometries.iter().zip(outlook.iter()).map(left).collect())
