@@ -270,19 +270,11 @@ MUTANTS = (
         "a_landing_over_a_load_that_fails_starts_over_when_it_has_landed",
     ),
     Mutant(
-        "goodput: only when no prefill progressed",
-        "plan/pressure.rs",
-        "            || self.build.prefill_progressed()",
-        "",
-        WORLDS,
-        "batch_is_kept",
-    ),
-    Mutant(
         "goodput: loads and pinned stores defer it",
         "plan/pressure.rs",
         "            || !self.cache.transfers().owe_nothing()",
         "",
         WORLDS,
-        "batch_is_kept",
+        "fused_worlds_end_where_the_batch_is_kept",
     ),
 )

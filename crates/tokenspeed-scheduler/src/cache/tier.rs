@@ -23,7 +23,7 @@ pub enum BoundaryKind {
 }
 
 /// Names a block's content: the prefix page and the block's ordinal in it (the group is the index's).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockKey {
     /// The prefix page.
     pub page: PageId,

@@ -3,9 +3,7 @@
 //! both before the word comes. Should it be bad, all that was named over it holds nothing
 //! (`liveness.md` 3).
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::admission::FirstAdmission;
 use super::coordinator::Coordinator;
@@ -34,7 +32,7 @@ pub struct Unproven(BTreeMap<Basis, Resting>);
 struct Resting {
     /// What is named over it: a load's own destinations, and what was computed over it and published. Each
     /// has a hold on its page's name.
-    named: FxHashSet<NamedBlock>,
+    named: BTreeSet<NamedBlock>,
     /// A forward's prompts that still wait for its result: each could say what became of it.
     witnesses: u32,
 }
@@ -52,7 +50,7 @@ impl Unproven {
     }
 
     /// Each basis, with all that is named over it and with its witnesses.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Basis, &FxHashSet<NamedBlock>, u32)> + '_ {
+    pub(super) fn all(&self) -> impl Iterator<Item = (Basis, &BTreeSet<NamedBlock>, u32)> + '_ {
         self.0.iter().map(|(&basis, resting)| (basis, &resting.named, resting.witnesses))
     }
 }
@@ -147,10 +145,7 @@ impl Coordinator {
         let Some(resting) = self.unproven.0.remove(&basis) else {
             return;
         };
-        // In an order that every rank shares.
-        let mut named: Vec<NamedBlock> = resting.named.into_iter().collect();
-        named.sort_unstable_by_key(|&(group, key)| (group, key.page.index(), key.ordinal));
-        for &(group, key) in &named {
+        for &(group, key) in &resting.named {
             self.stored.remove(&(group, *self.pages.hash(key.page), key.ordinal));
             let ordinal = usize::from(key.ordinal);
             let block = self.device.lookup(group, key.page, ordinal);
@@ -165,6 +160,6 @@ impl Coordinator {
             }
             self.transfers.disown(group, key);
         }
-        named.iter().for_each(|(_, key)| self.pages.release(key.page));
+        resting.named.iter().for_each(|(_, key)| self.pages.release(key.page));
     }
 }
