@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -162,58 +163,56 @@ def test_without_replay_a_gap_is_counted() -> None:
             assert batch.missed == batch.sequence > 0
 
 
-def test_another_engine_at_the_same_place_is_followed() -> None:
+@contextmanager
+def another_engine(
+    turns: int,
+) -> Iterator[tuple[KvEventPublisher, KvEventSubscriber, ResidentBlocks]]:
+    """An engine's publisher, a subscriber that has followed one before it at the same endpoint for
+    so many turns, and what that subscriber holds."""
     first = KvEventPublisher(LOCAL, replay_endpoint=LOCAL)
     endpoint, replay = first.endpoint, first.replay_endpoint
     assert replay is not None
     resident = ResidentBlocks()
     with KvEventSubscriber(endpoint, replay, replay_timeout_s=0.2) as subscriber:
         scheduler = build()
-        for turn in range(6):
+        for turn in range(turns):
             play(scheduler, turn)
             first.publish(scheduler)
         while batch := subscriber.receive(1.0):
             resident.apply(batch)
         first.close()
+        with KvEventPublisher(endpoint, replay_endpoint=replay) as second:
+            yield second, subscriber, resident
+
+
+def test_another_engine_at_the_same_place_is_followed() -> None:
+    with another_engine(6) as (second, subscriber, resident):
         assert len(resident) > 5
         scheduler = build()
-        with KvEventPublisher(endpoint, replay_endpoint=replay) as second:
-            deadline_s = time.monotonic() + PATIENCE_S
-            turns = 0
-            while not turns or set(resident) != held_after(range(turns)):
-                assert time.monotonic() < deadline_s
-                play(scheduler, turns)
-                second.publish(scheduler)
-                turns += 1
-                while batch := subscriber.receive(0.2):
-                    resident.apply(batch)
+        deadline_s = time.monotonic() + PATIENCE_S
+        turns = 0
+        while not turns or set(resident) != held_after(range(turns)):
+            assert time.monotonic() < deadline_s
+            play(scheduler, turns)
+            second.publish(scheduler)
+            turns += 1
+            while batch := subscriber.receive(0.2):
+                resident.apply(batch)
 
 
 @pytest.mark.parametrize("turns", [1, 8])
 def test_another_engine_is_known_by_its_batches_not_by_their_number(turns: int) -> None:
     """The second engine has sent fewer, or more, than the consumer had seen of the first."""
-    first = KvEventPublisher(LOCAL, replay_endpoint=LOCAL)
-    endpoint, replay = first.endpoint, first.replay_endpoint
-    assert replay is not None
-    resident = ResidentBlocks()
-    with KvEventSubscriber(endpoint, replay, replay_timeout_s=0.2) as subscriber:
+    with another_engine(4) as (second, subscriber, resident):
         scheduler = build()
-        for turn in range(4):
+        for turn in range(10, 10 + turns):
             play(scheduler, turn)
-            first.publish(scheduler)
-        while batch := subscriber.receive(1.0):
-            resident.apply(batch)
-        first.close()
-        with KvEventPublisher(endpoint, replay_endpoint=replay) as second:
-            scheduler = build()
-            for turn in range(10, 10 + turns):
-                play(scheduler, turn)
-                second.publish(scheduler)
-            deadline_s = time.monotonic() + PATIENCE_S
-            while set(resident) != held_after(range(10, 10 + turns)):
-                assert time.monotonic() < deadline_s
-                if batch := subscriber.receive(0.2):
-                    resident.apply(batch)
+            second.publish(scheduler)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while set(resident) != held_after(range(10, 10 + turns)):
+            assert time.monotonic() < deadline_s
+            if batch := subscriber.receive(0.2):
+                resident.apply(batch)
 
 
 def test_a_consumer_that_polls_asks_for_what_it_missed(publisher: KvEventPublisher) -> None:

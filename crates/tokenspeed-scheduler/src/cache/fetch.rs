@@ -105,9 +105,10 @@ impl Coordinator {
     ) -> impl Iterator<Item = Slot> + 'a {
         hit.groups.iter().enumerate().flat_map(move |(group, span)| {
             let per_page = self.geometries[group].blocks_per_page;
-            span.host.clone().map(move |slot| {
-                let ordinal = (slot % per_page) as u16;
-                Slot { group, slot, key: BlockKey { page: pages[slot / per_page], ordinal } }
+            span.host.clone().map(move |slot| Slot {
+                group,
+                slot,
+                key: BlockKey::of(pages, slot, per_page),
             })
         })
     }

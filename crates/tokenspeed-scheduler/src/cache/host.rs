@@ -166,8 +166,8 @@ impl Coordinator {
     ) -> BlockId {
         let per_page = self.geometries[group].blocks_per_page;
         let chain = &first.pages[..=slot / per_page];
-        let (page, ordinal) = (chain[chain.len() - 1], slot % per_page);
-        let key = BlockKey { page, ordinal: ordinal as u16 };
+        let key = BlockKey::of(chain, slot, per_page);
+        let (page, ordinal) = (key.page, usize::from(key.ordinal));
         let tier = self.host.as_mut().expect("a Host hit needs a Host tier");
         let host = tier.lookup(group, page, ordinal);
         if host == HOLE {

@@ -120,9 +120,8 @@ impl Coordinator {
         }
         let per_page = self.geometries[group].blocks_per_page;
         let chain = &progress.pages[..=slot / per_page];
-        let (page, ordinal) = (chain[chain.len() - 1], slot % per_page);
-        let key = BlockKey { page, ordinal: ordinal as u16 };
-        let canonical = self.device.lookup(group, page, ordinal);
+        let key = BlockKey::of(chain, slot, per_page);
+        let canonical = self.device.lookup(group, key.page, usize::from(key.ordinal));
         if canonical == HOLE {
             let facts =
                 EntryFacts { epoch: holdings.epoch, slot: slot as u32, kind, acquired: false };

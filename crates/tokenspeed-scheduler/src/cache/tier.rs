@@ -31,6 +31,14 @@ pub struct BlockKey {
     pub ordinal: u16,
 }
 
+impl BlockKey {
+    /// The key of a slot of a request with these pages, of which each has so many blocks.
+    pub fn of(pages: &[PageId], slot: usize, blocks_per_page: usize) -> BlockKey {
+        let ordinal = (slot % blocks_per_page) as u16;
+        BlockKey { page: pages[slot / blocks_per_page], ordinal }
+    }
+}
+
 /// What the index remembers of a cached block.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryFacts {

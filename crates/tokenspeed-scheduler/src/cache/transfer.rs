@@ -188,22 +188,21 @@ impl Transfers {
 
     /// What a store of this block brings is not to be named.
     pub(super) fn disown(&mut self, group: GroupIndex, key: BlockKey) {
-        if !self.is_storing(group, key) {
-            return;
-        }
-        for transfer in self.in_flight.values_mut() {
-            if let Transfer::Store { blocks, .. } = transfer {
-                let void = blocks.iter_mut().filter(|copy| (copy.group, copy.key) == (group, key));
-                void.for_each(|copy| copy.disowned = true);
-            }
+        if self.is_storing(group, key) {
+            self.disown_where(|copy| (copy.group, copy.key) == (group, key));
         }
     }
 
     /// What the stores in flight bring is not to be named.
     pub(super) fn disown_stores(&mut self) {
+        self.disown_where(|_| true);
+    }
+
+    fn disown_where(&mut self, void: impl Fn(&BlockCopy) -> bool) {
         for transfer in self.in_flight.values_mut() {
             if let Transfer::Store { blocks, .. } = transfer {
-                blocks.iter_mut().for_each(|copy| copy.disowned = true);
+                let void = blocks.iter_mut().filter(|copy| void(copy));
+                void.for_each(|copy| copy.disowned = true);
             }
         }
     }

@@ -92,8 +92,7 @@ impl Coordinator {
         for (group, span) in first.hit.groups.iter().enumerate() {
             let per_page = self.geometries[group].blocks_per_page;
             for slot in span.device.clone().chain(span.host.clone()) {
-                let ordinal = (slot % per_page) as u16;
-                let key = BlockKey { page: first.pages[slot / per_page], ordinal };
+                let key = BlockKey::of(first.pages, slot, per_page);
                 bases.extend(self.unproven.bases_of((group, key)));
             }
         }
