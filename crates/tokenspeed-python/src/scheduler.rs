@@ -84,7 +84,7 @@ impl Scheduler {
             ends > QUICK_ENDS,
             events,
             |&events| Call::Advance(events.into()),
-            |core, events| core.advance_by(events),
+            |core, events| core.advance(events),
         )
     }
 
