@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -201,6 +201,6 @@ class LLM:
 
 def _is_one(prompts: Any) -> bool:
     """Whether it is one prompt: text, token ids, or a conversation."""
-    return isinstance(prompts, str) or (
+    return isinstance(prompts, (str, bytes, Mapping)) or (
         len(prompts) > 0 and not isinstance(prompts[0], (str, list, tuple, np.ndarray))
     )

@@ -24,7 +24,7 @@ pub struct Holdings {
     /// Aligned boundaries whose state an admitted prefill window materializes, in tokens, and that no
     /// successful admission has covered yet (`scheduler.md` §1.2).
     pub state_boundaries: Vec<i64>,
-    /// Forwards over its prompt whose results are out, oldest first, where a plan may come before them.
+    /// Forwards over its prompt whose results are out, oldest first.
     pub forwards: Vec<Basis>,
     /// What it hit, and so it, rests on; some of it may be proven.
     pub rests_on: Vec<Basis>,

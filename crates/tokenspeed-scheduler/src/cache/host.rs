@@ -250,7 +250,7 @@ impl Coordinator {
                     false => self.disprove(Basis::Load(op_id)),
                 }
                 for copy in blocks {
-                    if success && copy.fetched {
+                    if success && copy.fetched && !copy.disowned {
                         self.index_fetched(copy, &chain, &tokens);
                     }
                     let host = self.host.as_mut().expect("a load needs a Host tier");

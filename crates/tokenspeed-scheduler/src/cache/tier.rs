@@ -23,7 +23,8 @@ pub enum BoundaryKind {
 }
 
 /// Names a block's content: the prefix page and the block's ordinal in it (the group is the index's).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Without an order: which number stands for a page is nothing that a plan may depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     /// The prefix page.
     pub page: PageId,

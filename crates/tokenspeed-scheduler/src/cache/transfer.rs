@@ -100,7 +100,8 @@ pub struct BlockCopy {
     /// A load's: whether the Host's end must first be fetched from the external store. Until that has
     /// succeeded neither index names either end.
     pub fetched: bool,
-    /// A store's: whether its source turned out not to hold what its key says, or was cleared since.
+    /// Whether what it brings is not to be named: its source turned out not to hold what its key says, or
+    /// was cleared since. Of a load, fetched blocks alone.
     pub disowned: bool,
 }
 
@@ -186,24 +187,11 @@ impl Transfers {
         Some(transfer)
     }
 
-    /// What a store of this block brings is not to be named.
-    pub(super) fn disown(&mut self, group: GroupIndex, key: BlockKey) {
-        if self.is_storing(group, key) {
-            self.disown_where(|copy| (copy.group, copy.key) == (group, key));
-        }
-    }
-
-    /// What the stores in flight bring is not to be named.
-    pub(super) fn disown_stores(&mut self) {
-        self.disown_where(|_| true);
-    }
-
-    fn disown_where(&mut self, void: impl Fn(&BlockCopy) -> bool) {
+    /// What a copy in flight brings of these blocks is not to be named.
+    pub(super) fn disown_where(&mut self, void: impl Fn(&BlockCopy) -> bool) {
         for transfer in self.in_flight.values_mut() {
-            if let Transfer::Store { blocks, .. } = transfer {
-                let void = blocks.iter_mut().filter(|copy| void(copy));
-                void.for_each(|copy| copy.disowned = true);
-            }
+            let (Transfer::Store { blocks, .. } | Transfer::Load { blocks, .. }) = transfer;
+            blocks.iter_mut().filter(|copy| void(copy)).for_each(|copy| copy.disowned = true);
         }
     }
 

@@ -206,9 +206,7 @@ impl Round<'_> {
         self.forward_scheduled(key);
         let request = &mut self.requests[key];
         request.chunks_out += u32::from(!completes);
-        if self.rules.overlap_depth > 0 {
-            request.holdings.forwards.push(self.cache.expect_forward(self.number));
-        }
+        request.holdings.forwards.push(self.cache.expect_forward(self.number));
         self.build.push_prefill(PrefillOp {
             key,
             chunk,
