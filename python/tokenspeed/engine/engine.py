@@ -54,7 +54,6 @@ class Engine:
         config = settings.scheduler_config(runner.recipe(), context_tokens)
         self.tokenizer = tokenizer
         self.config = config
-        self._overcommit = settings.overcommit
         self._eos = eos_token_ids
         self._vocabulary = vocabulary
         self._loop: EngineLoop = EngineLoop(
@@ -99,7 +98,6 @@ class Engine:
             params.max_new_tokens,
             stop_token_ids=stops,
             sampling=Draw(params, seed),
-            declared_new_tokens=0 if self._overcommit else None,
         )
         with self._wake:
             if self._closing:

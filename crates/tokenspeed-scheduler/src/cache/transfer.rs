@@ -151,14 +151,22 @@ pub struct Transfers {
     pub(super) pending: Vec<(GroupIndex, BlockKey)>,
     pinned_stores: usize,
     loads: usize,
-    /// Orders that the next plan carries.
-    pub(super) write_back: CopyOp,
+    /// Stores that the next plan carries.
+    pub(super) ordered_stores: Vec<OpId>,
+    /// Loads that the next plan carries.
     pub(super) load_back: CopyOp,
 }
 
 impl Transfers {
     /// Registers an ordered copy and numbers it.
     pub(super) fn start(&mut self, transfer: Transfer) -> OpId {
+        let op_id = self.next_op;
+        self.next_op += 1;
+        self.insert(op_id, transfer);
+        op_id
+    }
+
+    fn insert(&mut self, op_id: OpId, transfer: Transfer) {
         match &transfer {
             Transfer::Store { guard, blocks } => {
                 self.pinned_stores += usize::from(*guard == StoreGuard::PinnedUntilAck);
@@ -166,10 +174,7 @@ impl Transfers {
             }
             Transfer::Load { .. } => self.loads += 1,
         }
-        let op_id = self.next_op;
-        self.next_op += 1;
         self.in_flight.insert(op_id, transfer);
-        op_id
     }
 
     /// Takes an acknowledged copy out; `None` for a number that is not in flight.
@@ -185,6 +190,33 @@ impl Transfers {
             Transfer::Load { .. } => self.loads -= 1,
         }
         Some(transfer)
+    }
+
+    /// A store that no plan has carried yet: its guard, its blocks, and, taken out of it, those that were
+    /// disowned. It ends here if it has no others.
+    pub(super) fn withdraw_disowned(
+        &mut self,
+        op_id: OpId,
+    ) -> Option<(StoreGuard, Vec<BlockCopy>, Vec<BlockCopy>)> {
+        let Some(Transfer::Store { guard, blocks }) = self.complete(op_id) else {
+            return None; // acknowledged ahead of its order
+        };
+        let (disowned, blocks): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|copy| copy.disowned);
+        if !blocks.is_empty() {
+            self.insert(op_id, Transfer::Store { guard, blocks: blocks.clone() });
+        }
+        Some((guard, blocks, disowned))
+    }
+
+    /// Whether a store on its way brings what this key does not name.
+    pub(super) fn is_storing_void(&self, group: GroupIndex, key: BlockKey) -> bool {
+        let void = |copy: &BlockCopy| copy.disowned && (copy.group, copy.key) == (group, key);
+        self.is_storing(group, key)
+            && self.in_flight.values().any(|transfer| match transfer {
+                Transfer::Store { blocks, .. } => blocks.iter().any(void),
+                Transfer::Load { .. } => false,
+            })
     }
 
     /// What a copy in flight brings of these blocks is not to be named.

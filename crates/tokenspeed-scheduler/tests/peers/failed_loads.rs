@@ -323,6 +323,32 @@ fn the_store_is_not_asked_for_what_was_computed_over_a_failed_load() {
     nothing_is_found(&mut engine, "backed up, failure");
 }
 
+/// Nor does it get there: what was computed over a load and not yet ordered to be stored is not ordered any
+/// more, and a store on its way is not believed to have brought it.
+#[test]
+fn what_was_computed_over_a_failed_load_is_not_backed_up() {
+    for ordered in [false, true] {
+        let mut engine =
+            Engine::new(&SchedulerConfig { enable_l3_storage: true, ..with_host(Role::Fused) });
+        let load = computed_over_a_load(&mut engine);
+        engine.finish("b");
+        if ordered {
+            engine.round();
+        }
+        engine.tell(failure(load));
+        if !ordered {
+            engine.round();
+        }
+        let stored = engine.plan.write_back.num_blocks();
+        assert_eq!(stored, usize::from(ordered), "the third page");
+        let hashes = engine.scheduler().prefix_hashes_for_tokens(&tokens(1, 14));
+        let keys = engine.scheduler().expand_prefix_keys(&hashes[2..2 + stored]);
+        engine.register(keys.expect("its own hashes"));
+        engine.end_copies();
+        nothing_is_found(&mut engine, "backed up");
+    }
+}
+
 /// What a load or a store still brings is not found behind a clear.
 #[test]
 fn a_clear_is_not_undone_by_a_copy_in_flight() {
