@@ -35,5 +35,5 @@ def test_every_contest_is_played(tmp_path: Path) -> None:
 def test_help_names_every_contest() -> None:
     command = [sys.executable, str(COMPARE), "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for word in ("decode", "context", "waiting", "cached", "prefix", "pressure", "reference"):
+    for word in ("decode", "context", "waiting", "cached", "prefix", "pressure", "reference", "vllm"):
         assert f"\n    {word} " in text, word
