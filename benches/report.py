@@ -118,6 +118,7 @@ def as_json(cells: Sequence[Cell], peers: Sequence[str]) -> dict[str, Any]:
                 "unit": cell.situation.unit,
                 "turns": len(cell.turns),
                 "note": cell.note,
+                "tail": cell.tail() if cell.each else None,
                 **spreads(cell),
             }
             for cell in cells

@@ -107,6 +107,7 @@ impl Coordinator {
         let Some(host) = self.host.as_mut() else {
             return Vec::new();
         };
+        host.settle_order();
         let groups = self.geometries.len();
         let mut found: Vec<Option<BlockId>> =
             missing.iter().map(|&(group, _)| host.acquire(group)).collect();

@@ -1,6 +1,6 @@
 //! Admitting one chunk: probe, cut, demand, admit, move on (`scheduler.md` §1).
 
-use super::batch::PrefillOp;
+use super::batch::{PrefillOp, Seat};
 use super::chunk::{Chunk, Cut, next_chunk};
 use super::demand::{PrefillReserve, prefill_demands};
 use super::refusal::least_need;
@@ -209,6 +209,7 @@ impl Round<'_> {
         request.holdings.forwards.push(self.cache.expect_forward(self.number));
         self.build.push_prefill(PrefillOp {
             key,
+            seat: Seat::of(&self.requests[key]),
             chunk,
             device_hit_tokens: self.cache.tokens_of(hit.device_pages),
             host_hit_tokens: self.cache.tokens_of(hit.total_pages - hit.device_pages),
