@@ -59,7 +59,7 @@ class Cell:
     turns: list[Times] = field(default_factory=list)
     """Sums over a turn's steps."""
     each: list[Times] = field(default_factory=list)
-    """Step by step."""
+    """Step by step, without the first of a turn: others had the caches before it."""
     steps: int = 0
     """Steps a turn."""
     note: str = ""
@@ -125,7 +125,7 @@ def _set_up(cell: Cell, child: Child) -> None:
 def _take_turn(cell: Cell, child: Child) -> None:
     index = cell.contest.situations.index(cell.situation)
     steps = child.ask(("play", index, cell.steps))
-    cell.each += steps
+    cell.each += steps[1:] or steps
     cell.turns.append(add(*steps))
 
 
