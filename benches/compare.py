@@ -181,6 +181,9 @@ def main(
     ratios = report.ratios_table(cells, list(peers))
     if ratios is not None:
         console.print(ratios)
+    tails = report.tails_table(cells, list(peers))
+    if tails.row_count:
+        console.print(tails)
     for note in report.notes(cells):
         console.print(f"[yellow]{note}")
     if json_file is not None:
