@@ -153,17 +153,6 @@ def test_a_cancelled_request_ends_and_the_others_go_on(llm: LLM) -> None:
     assert other.result().token_ids == alone(other.prompt_token_ids, 20)
 
 
-def test_an_abort_ends_the_request_that_had_the_name(llm: LLM) -> None:
-    """Not the next one of that name, when it comes too late."""
-    engine, tokens, heard = llm.engine, llm.engine.tokenizer.encode("Tea"), []
-    for _ in range(3):
-        heard.clear()
-        engine.submit(tokens, greedy(5), heard.append, name="a")
-        assert idle(engine)
-        assert heard[-1].finish_reason == "length"
-        engine.abort("a")
-
-
 def test_leaving_a_stream_cancels_it(llm: LLM) -> None:
     stream = llm.stream(PROMPTS[0], greedy(150))
     next(stream)

@@ -32,7 +32,7 @@ from tokenspeed.engine.settings import parse_bytes
         ("max_new_tokens", 2.5),
         ("max_new_tokens", 10**30),
         ("temperature", 10**400),
-        ("temperature", "hot"),
+        ("temperature", "0.7"),
         ("top_k", 10**400),
         ("top_p", None),
         ("seed", 1.5),

@@ -175,7 +175,7 @@ def another_engine(
     resident = ResidentBlocks()
     asked = replay if replays else None
     with KvEventSubscriber(endpoint, asked, replay_timeout_s=0.2) as subscriber:
-        assert subscriber.receive(0.2) is None or replays  # connected
+        subscriber.receive(0.2)  # connects
         scheduler = build()
         for turn in range(turns):
             play(scheduler, turn)
@@ -220,8 +220,8 @@ def test_another_engine_is_known_by_its_batches_not_by_their_number(turns: int) 
 @pytest.mark.parametrize("replays", [True, False])
 def test_another_engine_that_has_sent_as_many_is_known(replays: bool) -> None:
     """Its next batch has the number that the first would have given it; no silence tells."""
-    while not is_known_by_its_first_word(replays):
-        pass  # the consumer was not connected again in time to hear it
+    # Again where the consumer was not connected in time to hear it.
+    assert any(is_known_by_its_first_word(replays) for _ in range(20))
 
 
 def is_known_by_its_first_word(replays: bool) -> bool:

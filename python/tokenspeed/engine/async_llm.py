@@ -48,14 +48,7 @@ class AsyncLLM:
         """One completion; gather several to have them run side by side."""
         tokens = encode(self.engine.tokenizer, prompt)
         came = [delta async for delta in self._run(tokens, params or SamplingParams())]
-        reason = came[-1].finish_reason
-        assert reason is not None
-        return Completion(
-            tuple(tokens),
-            "".join(delta.text for delta in came),
-            tuple(token for delta in came for token in delta.token_ids),
-            reason,
-        )
+        return Completion.of(tokens, came)
 
     async def _run(self, tokens: list[int], params: SamplingParams) -> AsyncIterator[Delta]:
         loop = asyncio.get_running_loop()

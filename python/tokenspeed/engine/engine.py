@@ -78,9 +78,7 @@ class Engine:
         """The most tokens of one request, prompt and output."""
         return self._loop.context_tokens
 
-    def submit(
-        self, tokens: list[int], params: SamplingParams, sink: Sink, name: str | None = None
-    ) -> str:
+    def submit(self, tokens: list[int], params: SamplingParams, sink: Sink) -> str:
         """Takes a prompt; returns the request's id. Raises `ValueError` for a token that the model
         does not know, `RequestError` for a prompt that cannot be taken, `EngineClosed`."""
         for token in (min(tokens), max(tokens)) if tokens else ():
@@ -89,7 +87,7 @@ class Engine:
                     f"prompt: token {token!r:.80} at place {tokens.index(token)}; this model's "
                     f"token ids are 0 to {self._vocabulary - 1}"
                 )
-        request_id = name or f"request-{next(self._numbers)}"
+        request_id = f"request-{next(self._numbers)}"
         stops = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._eos)
         seed = secrets.randbelow(SEED_MAX) if params.seed is None else params.seed
         request = Request(
@@ -102,8 +100,6 @@ class Engine:
         with self._wake:
             if self._closing:
                 raise EngineClosed("the engine is closed") from self._broken
-            if request_id in self._clients:
-                raise ValueError(f"request id {request_id!r} is taken")
             self._clients[request_id] = _Client(
                 TextStream(self.tokenizer, params.stop), sink, stops
             )

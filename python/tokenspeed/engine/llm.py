@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -59,14 +59,7 @@ class Generation:
         """Waits for the end. Raises what the request failed with."""
         for _ in self:
             pass
-        reason = self._taken[-1].finish_reason
-        assert reason is not None
-        return Completion(
-            self.prompt_token_ids,
-            "".join(delta.text for delta in self._taken),
-            tuple(token for delta in self._taken for token in delta.token_ids),
-            reason,
-        )
+        return Completion.of(self.prompt_token_ids, self._taken)
 
     def cancel(self) -> None:
         """Ends the request; its last delta has the reason `abort`. Too late is no error."""
@@ -201,6 +194,9 @@ class LLM:
 
 def _is_one(prompts: Any) -> bool:
     """Whether it is one prompt: text, token ids, or a conversation."""
-    return isinstance(prompts, (str, bytes, Mapping)) or (
-        len(prompts) > 0 and not isinstance(prompts[0], (str, list, tuple, np.ndarray))
+    # What is no prompt either is refused by `encode`, by name.
+    return (
+        isinstance(prompts, (str, bytes))
+        or not isinstance(prompts, (Sequence, np.ndarray))
+        or (len(prompts) > 0 and not isinstance(prompts[0], (str, list, tuple, np.ndarray)))
     )

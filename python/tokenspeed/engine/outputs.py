@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,3 +32,11 @@ class Completion:
     token_ids: tuple[int, ...]
     """As the model gave them, the last one and a stop string's included."""
     finish_reason: FinishReason
+
+    @classmethod
+    def of(cls, prompt: Sequence[int], deltas: Sequence[Delta]) -> Completion:
+        """What a request's deltas, the last one included, come to."""
+        reason = deltas[-1].finish_reason
+        assert reason is not None
+        tokens = tuple(token for delta in deltas for token in delta.token_ids)
+        return cls(tuple(prompt), "".join(delta.text for delta in deltas), tokens, reason)

@@ -53,7 +53,7 @@ class SamplingParams:
             ("top_p", "is a number above 0 and at most 1", _share),
             ("seed", f"is None or a whole number, 0 to {SEED_MAX}", _seed),
             ("stop", "is a text or some, none of them empty", _texts),
-            ("stop_token_ids", "holds whole numbers, 0 or above", _token_ids),
+            ("stop_token_ids", f"holds whole numbers, 0 to {COUNT_MAX}", _token_ids),
         ):
             given = getattr(self, name)
             try:
@@ -72,15 +72,21 @@ def _within(least: int, most: int) -> Callable[[Any], int]:
     return read
 
 
+def _number(given: Any) -> float:
+    if isinstance(given, (str, bytes)):
+        raise TypeError  # `float` would read it
+    return float(given)
+
+
 def _temperature(given: Any) -> float:
-    value = float(given)
+    value = _number(given)
     if value != 0 and not 1e-5 <= value < float("inf"):
         raise ValueError
     return value
 
 
 def _share(given: Any) -> float:
-    value = float(given)
+    value = _number(given)
     if not 0 < value <= 1:
         raise ValueError
     return value

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
 from tokenspeed.events import wire
 from tokenspeed.events.wire import Batch
@@ -46,8 +47,11 @@ class KvEventSubscriber:
         # A connection that met an engine on its way out is given up soon, not in half a minute.
         self._stream.handshake_ivl = 1000  # ms
         self._stream.setsockopt_string(zmq.SUBSCRIBE, topic)
-        self._cuts = self._stream.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        """Says when the connection was lost: the next batch may be another engine's."""
+        self._link = self._stream.get_monitor_socket(
+            zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
+        )
+        """Says when the connection was lost, and made again: perhaps to another engine."""
+        self._lost = self._back = False
         self._connect(self._stream, endpoint)
         self._replay_endpoint = replay_endpoint
         self._replay_timeout_ms = int(replay_timeout_s * 1000)
@@ -75,7 +79,7 @@ class KvEventSubscriber:
             if self._stream.poll(int(min(left_s, self.silence_s) * 1000)):
                 self._heard_s = time.monotonic()
                 batch = wire.decode(self._stream.recv_multipart())
-                if self._was_cut():
+                if self._is_doubtful():
                     self._doubt()
                 self._take(batch)
             elif time.monotonic() - self._heard_s >= self.silence_s:
@@ -113,13 +117,17 @@ class KvEventSubscriber:
             self.close()
             raise ValueError(f"{endpoint!r} is no endpoint; one is like tcp://host:5557") from None
 
-    def _was_cut(self) -> bool:
-        """Whether the connection was lost since this was asked last."""
-        cut = False
-        while self._cuts.poll(0):
-            self._cuts.recv_multipart()
-            cut = True
-        return cut
+    def _is_doubtful(self) -> bool:
+        """Whether the batch that came may be of another connection than the one before it: from the
+        next connection on, until nothing is left that may have come before it."""
+        while self._link.poll(0):
+            event = parse_monitor_message(self._link.recv_multipart())["event"]
+            self._back = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._lost = self._lost or not self._back
+        doubtful = self._lost and self._back
+        if self._back and not self._stream.poll(0):
+            self._lost = False
+        return doubtful
 
     def _doubt(self) -> None:
         """Behind a lost connection: whether the last batch was still the same engine's."""

@@ -57,7 +57,6 @@ impl Coordinator {
         // The hits are claimed before anything is given up, so that they cannot be.
         let claimed = first.map(|first| self.claim(first));
         let expiring = self.expiring_in_order(holdings, progress.computed_tokens);
-        self.device.settle_order();
         let victims = self.victims(&needed, &kept, &expiring).ok_or(NoCapacity::Device);
         let granted = victims.and_then(|victims| Ok((victims, self.take_fetches(first)?)));
         let (victims, mut load) = match granted {
@@ -208,7 +207,7 @@ impl Coordinator {
     /// Whom to give up for `needed`: the least that makes it fit, and more only where `kept` could not be
     /// had any more. `None` where both do not fit together.
     fn victims(
-        &self,
+        &mut self,
         needed: &[i64],
         kept: &[i64],
         expiring: &[Candidate],
@@ -240,10 +239,9 @@ impl Coordinator {
 
     /// The least set of candidates without which `needed` fits: given up one at a time in eviction
     /// order until it does, then trimmed newest first. `None` where not even all of them suffice.
-    fn least_eviction(&self, needed: &[i64], expiring: &[Candidate]) -> Option<Vec<Candidate>> {
+    fn least_eviction(&mut self, needed: &[i64], expiring: &[Candidate]) -> Option<Vec<Candidate>> {
         let groups = self.geometries.len();
-        let mut ledger = Ledger::new(&self.device.pool, groups, Obstacle::Used);
-        if ledger.fits(needed) {
+        if Ledger::new(&self.device.pool, groups, Obstacle::Used).fits(needed) {
             return Some(Vec::new());
         }
         let mut all = Ledger::new(&self.device.pool, groups, Obstacle::Pinned);
@@ -251,6 +249,8 @@ impl Coordinator {
         if !all.fits(needed) {
             return None;
         }
+        self.device.settle_order();
+        let mut ledger = Ledger::new(&self.device.pool, groups, Obstacle::Used);
         let mut queues: Vec<_> = (0..groups)
             .map(|group| {
                 self.device

@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::coordinator::Coordinator;
-use super::geometry::{BlockId, GroupIndex, HOLE};
+use super::geometry::{BlockId, GroupIndex};
 use super::holdings::Holdings;
 use super::pool::Pool;
 use super::tier::{BlockKey, Tier};
@@ -77,7 +77,7 @@ impl Coordinator {
         self.transfers.pending.iter().for_each(|&(_, key)| count(key.page));
         let mut watched = 0;
         for (basis, named, known) in self.unproven.all() {
-            named.iter().for_each(|(_, key)| count(key.page));
+            named.values().for_each(|&page| count(page));
             watched += usize::from(matches!(basis, Basis::Load(_)));
             let found = witnesses.get(&basis).copied().unwrap_or(0);
             ensure!(known == found, "{basis:?} has {found} witnesses, not {known}");
@@ -128,9 +128,8 @@ impl Coordinator {
                     "row {} slot {slot} of group {group} is {cell}, the table has {block}",
                     holdings.row
                 );
-                if let Some(BlockKey { page, ordinal }) = self.device.key(group, block) {
-                    let key = (group, BlockKey { page, ordinal });
-                    let mut bases = self.unproven.bases_of(key);
+                if let Some(key @ BlockKey { page, ordinal }) = self.device.key(group, block) {
+                    let mut bases = self.unproven.bases_of(self.content_of((group, key)));
                     let known = |basis: &Basis| {
                         holdings.rests_on.contains(basis) || holdings.forwards.contains(basis)
                     };
@@ -198,17 +197,19 @@ impl Tier {
                 "{name} group {group}: cached count is off"
             );
             ensure!(
-                evictable == self.in_order(group).count(),
+                evictable == self.evictable_blocks(group)
+                    && evictable == self.in_order(group).count(),
                 "{name} group {group}: the eviction order misses a block or has one too many"
             );
-            for (rank, block) in self.in_order(group) {
-                ensure!(
-                    block != HOLE
-                        && rank == self.rank(group, block)
-                        && self.owners(group, block) == 0,
-                    "{name} block {block} of group {group} stands wrong in the eviction order"
-                );
-            }
+            ensure!(
+                self.in_order(group).is_sorted(),
+                "{name} group {group}: the eviction order is not one"
+            );
+            let owned = self.in_order(group).find(|&(_, block)| self.owners(group, block) > 0);
+            ensure!(
+                owned.is_none(),
+                "{name} group {group}: {owned:?} is owned and may be given up"
+            );
         }
         self.pool.check(name, groups, &pinned_in)
     }

@@ -130,6 +130,9 @@ impl Coordinator {
             }
             // A parent taken for one block may have room for the next.
             found[at] = host.acquire(group);
+            if found[at].is_none() {
+                host.settle_order(); // the runs before may be given up by now
+            }
             if found[at].is_none()
                 && let Some((other, parent)) = least_valuable_parent(host, group, groups)
             {
@@ -215,26 +218,38 @@ impl Coordinator {
         Some(basis)
     }
 
-    /// The copies ordered since the last call: the plan's write-back and load-back. What was disowned
-    /// meanwhile is not stored: an engine might back it up.
+    /// The copies ordered since the last call: the plan's write-back and load-back.
     pub fn take_copies(&mut self) -> (CopyOp, CopyOp) {
         let mut write_back = CopyOp::default();
         for op_id in std::mem::take(&mut self.transfers.ordered_stores) {
-            let Some((guard, blocks, disowned)) = self.transfers.withdraw_disowned(op_id) else {
-                continue;
+            let Some(Transfer::Store { guard, blocks }) = self.transfers.get(op_id) else {
+                continue; // withdrawn, or acknowledged ahead of its order
             };
-            disowned.into_iter().for_each(|copy| self.complete_store(guard, copy));
-            if blocks.is_empty() {
-                continue;
-            }
             write_back.start(op_id);
-            write_back.source_pinned.push(guard == StoreGuard::PinnedUntilAck);
+            write_back.source_pinned.push(*guard == StoreGuard::PinnedUntilAck);
             for copy in blocks {
                 let hash = *self.pages.hash(copy.key.page);
                 write_back.add(copy.group, copy.device, copy.host, hash, copy.key.ordinal);
             }
         }
         (write_back, std::mem::take(&mut self.transfers.load_back))
+    }
+
+    /// What copies on their way bring of these blocks is not to be named. What no plan has carried yet is
+    /// not stored at all: an engine might back it up, and nothing is owed for it.
+    pub(super) fn disown_where(&mut self, void: impl Fn(&BlockCopy) -> bool) {
+        self.transfers.disown_where(void);
+        for op_id in self.transfers.ordered_stores.clone() {
+            let Some(Transfer::Store { guard, blocks }) = self.transfers.complete(op_id) else {
+                continue;
+            };
+            let (void, blocks): (Vec<_>, Vec<_>) =
+                blocks.into_iter().partition(|copy| copy.disowned);
+            void.into_iter().for_each(|copy| self.complete_store(guard, copy));
+            if !blocks.is_empty() {
+                self.transfers.insert(op_id, Transfer::Store { guard, blocks });
+            }
+        }
     }
 
     /// A copy has ended: a store publishes its Host entries, a fetch both ends of its own, and every pin

@@ -1,8 +1,8 @@
 //! One tier, Device or Host: its pool, and the index of what it caches (`cache.md` §4 and §7).
 //!
 //! A block is owned by reference: request tables are counted as `holders`, transfers in flight as
-//! `pins`, and the prefix index owns it while `key` is set. It goes back to the pool with its last owner. Blocks
-//! that only the index owns stand in `order`, the order in which they are given up.
+//! `pins`, and the prefix index owns it while it is cached. It goes back to the pool with its last owner.
+//! Blocks that only the index owns stand in `order`, the order in which they are given up.
 
 use super::block::Block;
 use super::geometry::{BlockId, Geometry, GroupIndex, HOLE};

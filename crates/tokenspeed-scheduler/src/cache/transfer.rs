@@ -147,6 +147,8 @@ pub struct Transfers {
     in_flight: BTreeMap<OpId, Transfer>,
     /// Keys on their way to the Host.
     storing: FxHashSet<(GroupIndex, BlockKey)>,
+    /// Those of `storing` whose store turned out not to bring what they say.
+    void_stores: FxHashSet<(GroupIndex, BlockKey)>,
     /// Published blocks that the plan in the making is to store, in order of publication.
     pub(super) pending: Vec<(GroupIndex, BlockKey)>,
     pinned_stores: usize,
@@ -166,7 +168,7 @@ impl Transfers {
         op_id
     }
 
-    fn insert(&mut self, op_id: OpId, transfer: Transfer) {
+    pub(super) fn insert(&mut self, op_id: OpId, transfer: Transfer) {
         match &transfer {
             Transfer::Store { guard, blocks } => {
                 self.pinned_stores += usize::from(*guard == StoreGuard::PinnedUntilAck);
@@ -185,6 +187,7 @@ impl Transfers {
                 self.pinned_stores -= usize::from(*guard == StoreGuard::PinnedUntilAck);
                 for copy in blocks {
                     self.storing.remove(&(copy.group, copy.key));
+                    self.void_stores.remove(&(copy.group, copy.key));
                 }
             }
             Transfer::Load { .. } => self.loads -= 1,
@@ -192,38 +195,22 @@ impl Transfers {
         Some(transfer)
     }
 
-    /// A store that no plan has carried yet: its guard, its blocks, and, taken out of it, those that were
-    /// disowned. It ends here if it has no others.
-    pub(super) fn withdraw_disowned(
-        &mut self,
-        op_id: OpId,
-    ) -> Option<(StoreGuard, Vec<BlockCopy>, Vec<BlockCopy>)> {
-        let Some(Transfer::Store { guard, blocks }) = self.complete(op_id) else {
-            return None; // acknowledged ahead of its order
-        };
-        let (disowned, blocks): (Vec<_>, Vec<_>) =
-            blocks.into_iter().partition(|copy| copy.disowned);
-        if !blocks.is_empty() {
-            self.insert(op_id, Transfer::Store { guard, blocks: blocks.clone() });
-        }
-        Some((guard, blocks, disowned))
-    }
-
     /// Whether a store on its way brings what this key does not name.
     pub(super) fn is_storing_void(&self, group: GroupIndex, key: BlockKey) -> bool {
-        let void = |copy: &BlockCopy| copy.disowned && (copy.group, copy.key) == (group, key);
-        self.is_storing(group, key)
-            && self.in_flight.values().any(|transfer| match transfer {
-                Transfer::Store { blocks, .. } => blocks.iter().any(void),
-                Transfer::Load { .. } => false,
-            })
+        self.void_stores.contains(&(group, key))
     }
 
     /// What a copy in flight brings of these blocks is not to be named.
     pub(super) fn disown_where(&mut self, void: impl Fn(&BlockCopy) -> bool) {
         for transfer in self.in_flight.values_mut() {
+            let is_store = matches!(transfer, Transfer::Store { .. });
             let (Transfer::Store { blocks, .. } | Transfer::Load { blocks, .. }) = transfer;
-            blocks.iter_mut().filter(|copy| void(copy)).for_each(|copy| copy.disowned = true);
+            for copy in blocks.iter_mut().filter(|copy| void(copy)) {
+                copy.disowned = true;
+                if is_store {
+                    self.void_stores.insert((copy.group, copy.key));
+                }
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! What rests on bytes that are still to come. A load's destinations are indexed when it is ordered
-//! (`cache.md` §8), and a plan made ahead publishes what the forward before it is to compute; others hit
+//! (`cache.md` §8), and a plan made ahead, or a client's `Finish`, publishes what a forward is still to compute; others hit
 //! both before the word comes. Should it be bad, all that was named over it holds nothing
 //! (`liveness.md` 3).
 
@@ -11,8 +11,10 @@ use super::admission::FirstAdmission;
 use super::coordinator::Coordinator;
 use super::geometry::{GroupIndex, HOLE};
 use super::holdings::Holdings;
+use super::stored::StoredKey;
 use super::tier::BlockKey;
 use super::transfer::OpId;
+use crate::identity::PageId;
 
 /// What has to come about for a block to hold what its key says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,8 +35,9 @@ pub struct Unproven(BTreeMap<Basis, Resting>);
 #[derive(Debug, Default)]
 struct Resting {
     /// What is named over it: a load's own destinations, and what was computed over it and published. Each
-    /// has a hold on its page's name.
-    named: FxHashSet<NamedBlock>,
+    /// has a hold on its page's name. By content, an order that ranks share: what is given up first is
+    /// granted first.
+    named: BTreeMap<StoredKey, PageId>,
     /// A forward's prompts that still wait for its result: each could say what became of it.
     witnesses: u32,
 }
@@ -46,13 +49,15 @@ impl Unproven {
     }
 
     /// What the block rests on.
-    pub(super) fn bases_of(&self, block: NamedBlock) -> impl Iterator<Item = Basis> + '_ {
-        let rests = move |resting: &Resting| resting.named.contains(&block);
+    pub(super) fn bases_of(&self, block: StoredKey) -> impl Iterator<Item = Basis> + '_ {
+        let rests = move |resting: &Resting| resting.named.contains_key(&block);
         self.0.iter().filter(move |(_, resting)| rests(resting)).map(|(&basis, _)| basis)
     }
 
     /// Each basis, with all that is named over it and with its witnesses.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Basis, &FxHashSet<NamedBlock>, u32)> + '_ {
+    pub(super) fn all(
+        &self,
+    ) -> impl Iterator<Item = (Basis, &BTreeMap<StoredKey, PageId>, u32)> + '_ {
         self.0.iter().map(|(&basis, resting)| (basis, &resting.named, resting.witnesses))
     }
 }
@@ -98,7 +103,7 @@ impl Coordinator {
             let per_page = self.geometries[group].blocks_per_page;
             for slot in span.device.clone().chain(span.host.clone()) {
                 let key = BlockKey::of(first.pages, slot, per_page);
-                bases.extend(self.unproven.bases_of((group, key)));
+                bases.extend(self.unproven.bases_of(self.content_of((group, key))));
             }
         }
         bases.sort_unstable();
@@ -122,24 +127,31 @@ impl Coordinator {
 
     /// A request goes on over a block that somebody else has published.
     pub(super) fn rest_on(&self, holdings: &mut Holdings, block: NamedBlock) {
-        let bases = self.unproven.bases_of(block);
+        let bases = self.unproven.bases_of(self.content_of(block));
         let more: Vec<Basis> = bases.filter(|basis| !holdings.rests_on.contains(basis)).collect();
         holdings.rests_on.extend(more);
     }
 
     fn name_over(&mut self, basis: Basis, block: NamedBlock) {
+        let page = block.1.page;
+        let content = self.content_of(block);
         if let Some(resting) = self.unproven.0.get_mut(&basis)
-            && resting.named.insert(block)
+            && resting.named.insert(content, page).is_none()
         {
-            self.pages.retain(block.1.page);
+            self.pages.retain(page);
         }
+    }
+
+    /// What a block is named by, whichever number stands for its page.
+    pub(super) fn content_of(&self, (group, key): NamedBlock) -> StoredKey {
+        (group, *self.pages.hash(key.page), key.ordinal)
     }
 
     /// The bytes are there: what rests on them holds what its key says, as far as they go. A forward is
     /// proven by the first of its results.
     pub fn prove(&mut self, basis: Basis) {
         if let Some(resting) = self.unproven.0.remove(&basis) {
-            resting.named.iter().for_each(|(_, key)| self.pages.release(key.page));
+            resting.named.into_values().for_each(|page| self.pages.release(page));
         }
     }
 
@@ -154,25 +166,25 @@ impl Coordinator {
         if resting.witnesses == 0 {
             self.unproven.0.remove(&basis);
         }
-        self.transfers.disown_where(|copy| named.contains(&(copy.group, copy.key)));
-        // In an order that ranks share: what is given up first is granted first.
-        let mut named: Vec<NamedBlock> = named.into_iter().collect();
-        let place = |&(group, key): &NamedBlock| (group, *self.pages.hash(key.page), key.ordinal);
-        named.sort_by_cached_key(place);
-        for &(group, key) in &named {
-            self.stored.remove(&(group, *self.pages.hash(key.page), key.ordinal));
-            let ordinal = usize::from(key.ordinal);
-            let block = self.device.lookup(group, key.page, ordinal);
+        let void: FxHashSet<NamedBlock> = named
+            .iter()
+            .map(|(&(group, _, ordinal), &page)| (group, BlockKey { page, ordinal }))
+            .collect();
+        self.disown_where(|copy| void.contains(&(copy.group, copy.key)));
+        for (content, page) in named {
+            self.stored.remove(&content);
+            let (group, _, ordinal) = content;
+            let block = self.device.lookup(group, page, usize::from(ordinal));
             if block != HOLE {
                 self.evict_from_device(group, block);
             }
             if let Some(host) = &mut self.host {
-                let block = host.lookup(group, key.page, ordinal);
+                let block = host.lookup(group, page, usize::from(ordinal));
                 if block != HOLE {
                     host.evict(&mut self.pages, group, block);
                 }
             }
+            self.pages.release(page);
         }
-        named.iter().for_each(|(_, key)| self.pages.release(key.page));
     }
 }

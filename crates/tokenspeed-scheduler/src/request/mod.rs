@@ -34,7 +34,7 @@ pub struct Request {
     /// Results that were out when an engine took the blocks (`Retract`). They should never come, since
     /// the forward was withheld; one that does and fits nothing that is owed is passed over.
     pub late_results: u32,
-    /// The round that scheduled the oldest of them; meaningful while `forwards_out > 0`.
+    /// The round that scheduled the oldest of `forwards_out`; meaningful while there are any.
     pub owed_since_round: u64,
     /// Prompt and output.
     pub tokens: Vec<i32>,
