@@ -19,8 +19,8 @@ class DigestsDiffer(Exception):
 class Chained(Side):
     """One rank; `digest` covers its plans so far, each chained to the one before."""
 
-    def __init__(self, module: str, world: World) -> None:
-        super().__init__(module, world)
+    def __init__(self, module: str, world: World, policy: str | None = None) -> None:
+        super().__init__(module, world, policy)
         self.digest = 0
 
     def read(self, plan: Any) -> Plan:
@@ -31,9 +31,9 @@ class Chained(Side):
 class Mirrored(Chained):
     """Two ranks behind the surface of one. What is asked of it is answered by the first."""
 
-    def __init__(self, module: str, world: World) -> None:
-        super().__init__(module, world)
-        self._mirror = Chained(module, world)
+    def __init__(self, module: str, world: World, policy: str | None = None) -> None:
+        super().__init__(module, world, policy)
+        self._mirror = Chained(module, world, policy)
 
     def plan(self, round_: int) -> Plan:
         """Raises `DigestsDiffer`."""
