@@ -175,7 +175,7 @@ MUTANTS = (
         "                false => self.grant(blocker),",
         "                false => Outcome::NotNow,",
         "fused",
-        "freed_blocks_reach_the_blocker_in_the_same_plan",
+        "freed_blocks_reach_a_blocker_beside_others",
     ),
     Mutant(
         "stores: a live request's is pinned",
@@ -226,7 +226,7 @@ MUTANTS = (
         "                Line::SealedToNewcomers\n"
         "            }",
         "fused",
-        "rules_recovery",
+        "a_readmission_that_does_not_fit_retracts_nobody",
     ),
     Mutant(
         "a prepaid request is never a victim",

@@ -4,15 +4,12 @@
 //! A world is played by an [`engine`] that holds two mirrored schedulers and a simulated [`device`],
 //! so that every test asks the questions that all scenarios share; see [`engine::Engine`].
 //!
-//! Scenarios that are not here, and what they wait for:
+//! Scenarios that are elsewhere:
 //!
-//! | scenario | needs |
+//! | scenario | where |
 //! |---|---|
-//! | 8, undeclared budgets | goodput under pressure; here, ignored until then |
-//! | 21, a half-arrived remote prompt | the decode role |
-//! | 22, a staging buffer under a delayed upload | the runtime: no staging buffer is the scheduler's |
-//! | 29, a late write of the peer | the decode role |
-//! | 30, a rejection before admission | both roles and the peers' protocol |
+//! | 21, 29 and 30, a peer that writes, late or never | `tests/peers` |
+//! | 22, a staging buffer under a delayed upload | the runtime's tests: no staging buffer is the scheduler's |
 //! | 32, what a round costs | the benches: a test that measures time on a shared machine decides nothing |
 //!
 //! Of 20 the fence itself is the runtime's; here a simulated device shows that the scheduler marks the

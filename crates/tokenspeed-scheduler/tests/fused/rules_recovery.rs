@@ -39,6 +39,22 @@ fn a_readmission_that_does_not_fit_waits_and_seals_newcomers_only() {
     assert_eq!(engine.lives["b"].retracted_at, [], "b gave way to nobody's readmission");
 }
 
+/// §4: nor is anybody who would be a victim at hand, idle because the budget is spent: C waits for its
+/// turn while A and B decode, and D's readmission lacks blocks.
+#[test]
+fn a_readmission_that_does_not_fit_retracts_nobody() {
+    let mut engine = Engine::new(&World { P: 12, H: 32, C: 2, ..World::default() });
+    let declared = [("a", R(3, 10)), ("b", R(3, 10))];
+    engine.submit(&declared);
+    engine.rounds(4);
+    engine.submit(&[("c", R(8, 5).undeclared()), ("d", R(9, 3).undeclared())]);
+    while engine.plan.retracted.is_empty() {
+        engine.round();
+    }
+    assert_eq!(engine.rounds(3), ["D a b", "D a b", "D a b"]);
+    engine.play();
+}
+
 /// §4: without a Host there is no snapshot: the request starts over like a new prompt, and seals nobody.
 #[test]
 fn a_request_without_a_snapshot_competes_like_a_newcomer() {

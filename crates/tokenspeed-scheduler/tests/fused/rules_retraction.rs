@@ -41,6 +41,21 @@ fn freed_blocks_reach_the_blocker_in_the_same_plan() {
     }
 }
 
+/// §2: so it is where the round has work without it: B decodes within what it prepaid, A lacks a block,
+/// C gives way, and A joins the plan.
+#[test]
+fn freed_blocks_reach_a_blocker_beside_others() {
+    for mixed in [false, true] {
+        let world = World { mixed, ..World::default() };
+        let asked =
+            [("a", R(5, 14).undeclared()), ("b", R(5, 7)), ("c", R(9, 7).undeclared())];
+        let mut engine = world_of(world, &asked);
+        engine.rounds(4);
+        assert_eq!(engine.round(), "D b a; R c");
+        engine.play();
+    }
+}
+
 /// §2: the victim is the blocker itself. Its blocks go to the first prompt that waits, not back to it.
 #[test]
 fn a_victim_that_is_the_blocker_does_not_get_its_blocks_back() {
