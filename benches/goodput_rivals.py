@@ -190,14 +190,15 @@ class Vllm(Rival):
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
+        import peer_vllm
         from peer import Pool, Request
-        from peer_vllm import Vllm as Peer
 
+        peer_vllm.MAX_TOKENS = 1 << 18  # the traces have longer prompts than most models take
         engine = scenario.engine
         self._request = Request
         self._submitted: dict[str, int] = {}
         """Tokens of the prompts."""
-        self._peer = Peer(
+        self._peer = peer_vllm.Vllm(
             Pool(
                 page_tokens=engine.prefix_granularity,
                 blocks=engine.num_device_pages - 1,

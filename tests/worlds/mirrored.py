@@ -27,6 +27,11 @@ class Chained(Side):
         self.digest = plan.digest(self.digest)
         return super().read(plan)
 
+    def follow(self, other: Side) -> None:
+        """Plans beside `other`, whose operations it shares: of its own plan the digest is read."""
+        self.digest = self._scheduler.next_execution_plan().digest(self.digest)
+        self._operations = other._operations
+
 
 class Mirrored(Chained):
     """Two ranks behind the surface of one. What is asked of it is answered by the first."""
@@ -38,7 +43,7 @@ class Mirrored(Chained):
     def plan(self, round_: int) -> Plan:
         """Raises `DigestsDiffer`."""
         plan = super().plan(round_)
-        self._mirror.plan(round_)
+        self._mirror.follow(self)
         if self.digest != self._mirror.digest:
             raise DigestsDiffer(f"{self.digest:016x}, mirrored {self._mirror.digest:016x}")
         return plan

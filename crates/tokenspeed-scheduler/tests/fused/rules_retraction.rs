@@ -47,8 +47,7 @@ fn freed_blocks_reach_the_blocker_in_the_same_plan() {
 fn freed_blocks_reach_a_blocker_beside_others() {
     for mixed in [false, true] {
         let world = World { mixed, ..World::default() };
-        let asked =
-            [("a", R(5, 14).undeclared()), ("b", R(5, 7)), ("c", R(9, 7).undeclared())];
+        let asked = [("a", R(5, 14).undeclared()), ("b", R(5, 7)), ("c", R(9, 7).undeclared())];
         let mut engine = world_of(world, &asked);
         engine.rounds(4);
         assert_eq!(engine.round(), "D b a; R c");
