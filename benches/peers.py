@@ -1,80 +1,17 @@
-"""The schedulers that are compared, each behind what every LLM scheduler has.
-
-A peer is one small class: it takes requests, decides rounds, takes results in, lets requests go.
-To add one (vLLM's scheduler, SGLang's), write a class with the methods of `Peer` and name it in
-`PEERS`. What is timed is `submit`, `plan` and `feed`: a peer does in them what an engine would have
-to do to use it, and nothing else.
+"""The schedulers that are compared, by name: this project's two surfaces and the published
+wheel; those of other projects have files of their own. `peer.py` says what a peer is.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-SAMPLE = 7
-"""The token that every request samples."""
-
-
-@dataclass(frozen=True)
-class Pool:
-    """The engine that a scheduler plans for: one full-attention group, no host cache."""
-
-    page_tokens: int
-    """Tokens of a cache block, and of a page of the prefix cache."""
-    blocks: int
-    """Usable blocks."""
-    rows: int
-    """Requests that may hold blocks at once."""
-    round_tokens: int
-    """Tokens of input that a round may take."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request to come."""
-
-    id: str
-    tokens: npt.NDArray[np.int32]
-    max_new_tokens: int = 0
-    """0: undeclared."""
-
-
-class Peer(Protocol):
-    """One scheduler. Its engine's forwards end at once; whoever may sample samples one token."""
-
-    name: ClassVar[str]
-    about: ClassVar[str]
-    """One line: what it is and how it is used here."""
-
-    @classmethod
-    def missing(cls) -> str | None:
-        """Why it cannot be played here, if it cannot."""
-
-    def __init__(self, pool: Pool) -> None: ...
-
-    def prepare(self, requests: Sequence[Request]) -> Any:
-        """Requests in the form in which an engine would have them. Not timed."""
-
-    def submit(self, prepared: Any) -> None:
-        """Timed: hands prepared requests in."""
-
-    def plan(self) -> Any:
-        """Timed: decides a round and reads all of it that a model runner needs."""
-
-    def feed(self, round_: Any) -> None:
-        """Timed: brings the results of a round in, one token for each request that samples."""
-
-    def sampled(self, round_: Any) -> list[str]:
-        """Ids of the requests that sample a token in a round. Not timed."""
-
-    def finish(self, request_ids: Sequence[str]) -> None:
-        """Lets requests go; what they computed stays cached. Not timed."""
+from peer import SAMPLE, Peer, Pool, Request, not_importable
+from peer_vllm import Vllm
 
 
 class ArrayRound(NamedTuple):
@@ -112,7 +49,7 @@ class Arrays:
 
     @classmethod
     def missing(cls) -> str | None:
-        return _not_importable("tokenspeed.scheduler")
+        return not_importable("tokenspeed.scheduler")
 
     def __init__(self, pool: Pool) -> None:
         self._api = importlib.import_module("tokenspeed.scheduler")
@@ -189,7 +126,7 @@ class Compatible:
 
     @classmethod
     def missing(cls) -> str | None:
-        return _not_importable(cls.module)
+        return not_importable(cls.module)
 
     def __init__(self, pool: Pool) -> None:
         self._api = importlib.import_module(self.module)
@@ -249,18 +186,10 @@ class Reference(Compatible):
     module: ClassVar[str] = "tokenspeed_scheduler"
 
 
-_ALL: tuple[type[Peer], ...] = (Arrays, Compatible, Reference)
+_ALL: tuple[type[Peer], ...] = (Arrays, Compatible, Reference, Vllm)
 
 PEERS = {peer.name: peer for peer in _ALL}
 """By name, in the order of the tables."""
-
-
-def _not_importable(module: str) -> str | None:
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
-        return str(error)
-    return None
 
 
 def _config(api: Any, pool: Pool) -> Any:

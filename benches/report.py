@@ -85,6 +85,21 @@ def ratios_table(cells: Sequence[Cell], peers: Sequence[str]) -> Table | None:
     return table if table.row_count else None
 
 
+def tails_table(cells: Sequence[Cell], peers: Sequence[str]) -> Table:
+    """The 99th percentile of single steps over their median, where a step is a round or so."""
+    table = Table(title="99th percentile over median, of single steps", title_justify="left")
+    table.add_column("")
+    for peer in peers:
+        table.add_column(peer, justify="right")
+    for contest, group in by_contest(cells):
+        for situation in contest.situations:
+            if situation.units == 1 and situation.unit != "world":
+                row = [cell for cell in group if cell.situation == situation]
+                tails = [f"{cell.tail():.1f}" if cell.each else "-" for cell in row]
+                table.add_row(f"{contest.title}: {situation.label}", *tails)
+    return table
+
+
 def notes(cells: Sequence[Cell]) -> list[str]:
     """What is missing, and why."""
     return [
@@ -118,6 +133,7 @@ def as_json(cells: Sequence[Cell], peers: Sequence[str]) -> dict[str, Any]:
                 "unit": cell.situation.unit,
                 "turns": len(cell.turns),
                 "note": cell.note,
+                "tail": cell.tail() if cell.each else None,
                 **spreads(cell),
             }
             for cell in cells

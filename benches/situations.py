@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from peers import Peer, Pool, Request
+from peer import Peer, Pool, Request
 
 
 class Times(NamedTuple):
@@ -118,6 +118,7 @@ class Decoding:
             blocks=sum(-(-(length + output) // self.page) for length in lengths),
             rows=2 * self.requests,
             round_tokens=sum(lengths),
+            running=self.requests,
         )
         peer = make_peer(pool)
         declared = 0 if self.waiting is None else output

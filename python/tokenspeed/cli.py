@@ -215,6 +215,10 @@ def replay(
         raise click.UsageError(str(error)) from None
     if swept and perfetto:
         raise click.UsageError("--perfetto shows one replay and cannot go with --sweep")
+    if not from_s < to_s:
+        raise click.UsageError(
+            f"nothing starts in {from_s:g} s to {to_s:g} s (--perfetto-from, -to)"
+        )
     for path in (html, perfetto):
         if path and not path.parent.is_dir():
             raise click.UsageError(f"{path}: there is no folder {path.parent}")

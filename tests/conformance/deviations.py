@@ -327,13 +327,3 @@ CAPACITY_DEVIATIONS: tuple[CapacityDeviation, ...] = (
 def explained(world: World, difference: Difference) -> bool:
     """Whether an entry of `CAPACITY_DEVIATIONS` explains a difference of capacity or bound."""
     return any(d.explains(world, difference) for d in CAPACITY_DEVIATIONS)
-
-
-#: Worlds whose difference is not understood yet, by role, family and seed, with what
-#: differs first. Our side ends each of them. CI holds this list to the letter: a seed that agrees
-#: again has to leave it.
-OPEN_DIFFERENCES: dict[tuple[str, str], dict[int, str]] = {
-    ("Fused", "replay"): {
-        394: "which cached block goes first; shrunk it needs no replayable group",
-    },
-}

@@ -20,6 +20,46 @@ REGRESSIONS: dict[str, World] = {
         requests=(Request(id="a", prompt=((1, 9),), output_stream=2),),
         host_blocks=16,
     ),
+    # Replay's seed 394 held two: a retraction at the promotion boundary publishes what lies behind
+    # it as promoted, also where it was published before;
+    "a retraction at the promotion boundary": World(
+        groups=(
+            Group(id="full0", packing=2),
+            Group(id="sliding1", kind="sliding", window=54),
+        ),
+        requests=(
+            Request(id="a", prompt=((1, 2),), output_stream=2, output=12, budget=27),
+            Request(id="d", prompt=((5, 46), (6, 3), (7, 4)), output_stream=8, output=5),
+            Request(id="i", prompt=((3, 1), (17, 3)), output_stream=18, output=18),
+            Request(id="j", prompt=((13, 2), (15, 3), (19, 31)), output_stream=20, output=18),
+        ),
+        device_blocks=46,
+        host_blocks=1,
+        token_budget=36,
+        timing=394,
+    ),
+    # and sets the access epoch of those blocks to its own.
+    "a retraction is an access": World(
+        groups=(
+            Group(id="full0", packing=2),
+            Group(id="sliding1", kind="sliding", window=60),
+        ),
+        requests=(
+            Request(id="a", prompt=((1, 1),), output_stream=2, output=5, budget=27),
+            Request(id="d", prompt=((1, 2), (5, 42), (6, 2), (7, 4)), output_stream=8, output=8),
+            Request(
+                id="f",
+                prompt=((1, 2), (5, 46), (6, 3), (7, 4), (8, 11), (11, 5)),
+                output_stream=12,
+                output=7,
+            ),
+            Request(id="h", prompt=((13, 3), (15, 8)), output_stream=16, output=7),
+            Request(id="j", prompt=((15, 1), (19, 31)), output_stream=20),
+        ),
+        device_blocks=44,
+        host_blocks=1,
+        timing=394,
+    ),
     # Seed 2397 once made us load another set of blocks than the reference.
     "loads after retractions": World(
         groups=(

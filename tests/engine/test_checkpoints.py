@@ -55,7 +55,6 @@ def test_greedy_text_is_that_of_transformers(
         num_device_pages=pages,
         num_host_pages=200,
         max_scheduled_tokens=256,
-        overcommit=True,
         on_round=rounds.append,
     ) as llm:
         got = llm.generate(prompts, SamplingParams(max_new_tokens=NEW_TOKENS))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from models.tiny import plain
@@ -18,7 +19,7 @@ from tokenspeed.scheduler import RequestError
 
 PROMPTS = ["Alice was beginning to", "“Off with her head!” said the Queen", "The Cat", "Tea"]
 SETTINGS: dict[str, Any] = {"dtype": "float64", "page_tokens": 8, "max_request_tokens": 160}
-TIGHT: dict[str, Any] = {**SETTINGS, "num_device_pages": 14, "overcommit": True}
+TIGHT: dict[str, Any] = {**SETTINGS, "num_device_pages": 14}
 """A pool for a request and a half of those here."""
 
 
@@ -152,6 +153,17 @@ def test_a_cancelled_request_ends_and_the_others_go_on(llm: LLM) -> None:
     assert other.result().token_ids == alone(other.prompt_token_ids, 20)
 
 
+def test_an_abort_ends_the_request_that_had_the_name(llm: LLM) -> None:
+    """Not the next one of that name, when it comes too late."""
+    engine, tokens, heard = llm.engine, llm.engine.tokenizer.encode("Tea"), []
+    for _ in range(3):
+        heard.clear()
+        engine.submit(tokens, greedy(5), heard.append, name="a")
+        assert idle(engine)
+        assert heard[-1].finish_reason == "length"
+        engine.abort("a")
+
+
 def test_leaving_a_stream_cancels_it(llm: LLM) -> None:
     stream = llm.stream(PROMPTS[0], greedy(150))
     next(stream)
@@ -176,6 +188,9 @@ def test_what_cannot_be_served_is_refused_by_name(llm: LLM) -> None:
         llm.generate([{"role": "user", "content": "Hello"}])
     with pytest.raises(RequestError, match="160"):
         llm.generate(PROMPTS[0], greedy(1000))
+    for prompt in ([3, 10**6], [-1], [3, 10**400], ["Tea", 3], [3.5], b"Tea", None):
+        with pytest.raises(ValueError, match="prompt"):
+            llm.submit(prompt)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="params"):
         llm.generate(PROMPTS, [greedy(), greedy()])
     with pytest.raises(CheckpointError, match="no-such-folder"):
@@ -188,6 +203,28 @@ def test_what_cannot_be_served_is_refused_by_name(llm: LLM) -> None:
         LLM("glassllm", memory="1KiB")
     with pytest.raises(ValueError, match="no_such_setting"):
         LLM("glassllm", no_such_setting=1)
+
+
+def test_a_client_that_fails_fails_alone(llm: LLM) -> None:
+    """Whatever its sink raises (an event loop that is closed, say), the engine goes on."""
+    heard: list[object] = []
+
+    def sink(delta: object) -> None:
+        heard.append(delta)
+        raise ArithmeticError("the client broke")
+
+    other = llm.submit(PROMPTS[1], greedy(20))
+    llm.engine.submit(llm.engine.tokenizer.encode("Tea"), greedy(20), sink)
+    assert other.result().token_ids == alone(other.prompt_token_ids, 20)
+    assert idle(llm.engine)
+    assert isinstance(heard[-1], ArithmeticError)
+
+
+def test_prompts_may_be_arrays_and_none_at_all(llm: LLM) -> None:
+    tokens = np.array(llm.engine.tokenizer.encode("Tea"))
+    text, array, several = (llm.generate(given, greedy(4)) for given in ("Tea", tokens, [tokens]))
+    assert text == array == several
+    assert llm.generate([]) == []
 
 
 def test_a_forward_that_raises_fails_its_requests_and_not_the_engine() -> None:
@@ -207,8 +244,10 @@ def test_a_forward_that_raises_fails_its_requests_and_not_the_engine() -> None:
     with LLM(loaded, **SETTINGS) as llm:
         (before,) = llm.generate(PROMPTS[0], greedy(12))
         raised.append("now")
-        with pytest.raises(ForwardFault, match="the layer broke"):
-            llm.generate(PROMPTS[1], greedy(12))
+        failed = llm.submit(PROMPTS[1], greedy(12))
+        for _ in range(2):  # who asks again hears the same
+            with pytest.raises(ForwardFault, match="the layer broke"):
+                failed.result()
         assert raised == ["now", "done"]
         assert llm.generate(PROMPTS[0], greedy(12)) == [before]
 

@@ -24,6 +24,18 @@ from tokenspeed.engine.settings import parse_bytes
         ("seed", -1),
         ("seed", 2**63),
         ("stop", [""]),
+        ("stop", [5]),
+        ("stop", b"xy"),
+        ("stop", 5),
+        ("stop_token_ids", ["a"]),
+        ("stop_token_ids", [-1]),
+        ("max_new_tokens", 2.5),
+        ("max_new_tokens", 10**30),
+        ("temperature", 10**400),
+        ("temperature", "hot"),
+        ("top_k", 10**400),
+        ("top_p", None),
+        ("seed", 1.5),
     ],
 )
 def test_a_bad_parameter_is_named(name: str, value: Any) -> None:

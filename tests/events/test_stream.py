@@ -165,7 +165,7 @@ def test_without_replay_a_gap_is_counted() -> None:
 
 @contextmanager
 def another_engine(
-    turns: int,
+    turns: int, replays: bool = True
 ) -> Iterator[tuple[KvEventPublisher, KvEventSubscriber, ResidentBlocks]]:
     """An engine's publisher, a subscriber that has followed one before it at the same endpoint for
     so many turns, and what that subscriber holds."""
@@ -173,7 +173,9 @@ def another_engine(
     endpoint, replay = first.endpoint, first.replay_endpoint
     assert replay is not None
     resident = ResidentBlocks()
-    with KvEventSubscriber(endpoint, replay, replay_timeout_s=0.2) as subscriber:
+    asked = replay if replays else None
+    with KvEventSubscriber(endpoint, asked, replay_timeout_s=0.2) as subscriber:
+        assert subscriber.receive(0.2) is None or replays  # connected
         scheduler = build()
         for turn in range(turns):
             play(scheduler, turn)
@@ -213,6 +215,34 @@ def test_another_engine_is_known_by_its_batches_not_by_their_number(turns: int) 
             assert time.monotonic() < deadline_s
             if batch := subscriber.receive(0.2):
                 resident.apply(batch)
+
+
+@pytest.mark.parametrize("replays", [True, False])
+def test_another_engine_that_has_sent_as_many_is_known(replays: bool) -> None:
+    """Its next batch has the number that the first would have given it; no silence tells."""
+    while not is_known_by_its_first_word(replays):
+        pass  # the consumer was not connected again in time to hear it
+
+
+def is_known_by_its_first_word(replays: bool) -> bool:
+    with another_engine(4, replays) as (second, subscriber, resident):
+        subscriber.silence_s = 1000.0
+        scheduler = build()
+        for turn in range(10, 15):
+            if turn == 14:
+                time.sleep(1.5)  # connected again, and what went before is not heard
+            play(scheduler, turn)
+            second.publish(scheduler)
+        heard = []
+        while batch := subscriber.receive(0.5):
+            resident.apply(batch)
+            heard.append(batch)
+        if heard and replays:
+            assert set(resident) == held_after(range(10, 15))
+        elif heard:
+            assert heard[0].missed == heard[0].sequence > 0
+            assert set(resident) <= held_after(range(10, 15))
+        return bool(heard)
 
 
 def test_a_consumer_that_polls_asks_for_what_it_missed(publisher: KvEventPublisher) -> None:

@@ -160,8 +160,8 @@ MUTANTS = (
     Mutant(
         "retraction: no transfer against its pages",
         "plan/retraction.rs",
-        "            .local_residents()",
-        "            .residents()",
+        "        let candidates = self.requests.local_residents().filter(|&key| {",
+        "        let candidates = self.requests.residents().filter(|&key| {",
     ),
     Mutant(
         "retraction: never on the prefill role",
@@ -231,9 +231,9 @@ MUTANTS = (
     Mutant(
         "a prepaid request is never a victim",
         "plan/retraction.rs",
-        "                exemption == Exemption::Falls ||"
+        "            exemption == Exemption::Falls ||"
         " !self.requests[key].reserve_covers_generation()",
-        "                exemption != Exemption::Falls ||"
+        "            exemption != Exemption::Falls ||"
         " !self.requests[key].reserve_covers_generation()",
     ),
     Mutant(

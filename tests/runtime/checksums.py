@@ -23,38 +23,30 @@ class WrongBytes(AssertionError):
     """A block that holds something else than its key says."""
 
 
-class WatchedDevice(SimulatedDevice):
-    """Remembers its arenas' buffers."""
+class _Watched:
+    """A device that remembers its arenas' buffers."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.on_device: NDArray[np.uint8] | None = None
-        self.on_host: NDArray[np.uint8] | None = None
+    on_device: NDArray[np.uint8] | None = None
+    on_host: NDArray[np.uint8] | None = None
 
     def alloc_device(self, nbytes: int) -> NDArray[np.uint8]:
-        self.on_device = super().alloc_device(nbytes)
+        self.on_device = super().alloc_device(nbytes)  # type: ignore[misc]
         return self.on_device
 
     def alloc_host(self, nbytes: int) -> NDArray[np.uint8]:
-        self.on_host = super().alloc_host(nbytes)
+        self.on_host = super().alloc_host(nbytes)  # type: ignore[misc]
         return self.on_host
 
 
-class WatchedCpu(CpuDevice):
-    """The same of the device `cpu`, whose seed and pace are nobody's."""
+class WatchedDevice(_Watched, SimulatedDevice):
+    """The simulated device."""
+
+
+class WatchedCpu(_Watched, CpuDevice):
+    """The device `cpu`, whose seed and pace are nobody's."""
 
     def __init__(self, *_: Any) -> None:
         super().__init__()
-        self.on_device: NDArray[np.uint8] | None = None
-        self.on_host: NDArray[np.uint8] | None = None
-
-    def alloc_device(self, nbytes: int) -> NDArray[np.uint8]:
-        self.on_device = super().alloc_device(nbytes)
-        return self.on_device
-
-    def alloc_host(self, nbytes: int) -> NDArray[np.uint8]:
-        self.on_host = super().alloc_host(nbytes)
-        return self.on_host
 
 
 class Checksums:

@@ -107,6 +107,8 @@ def test_default_trace_is_the_shipped_one(run):
         (["replay", "--num-device-pages", "3000000000"], "it must be at most 2147483647"),
         (["replay", "--sweep", "pages=1,2"], "there is no setting 'pages'"),
         (["replay", "--sweep", "round_us=1,2", "--perfetto", "x"], "cannot go with --sweep"),
+        (["replay", "--perfetto-from", "5", "--perfetto-to", "1"], "nothing starts in 5 s to 1 s"),
+        (["replay", "--perfetto-from", "nan"], "nothing starts in nan s"),
         (["replay", "--html", "/no/such/folder/x.html"], "there is no folder /no/such/folder"),
         (["replay", "/no/such/trace"], "/no/such/trace: No such file.*name a Mooncake or Azure"),
     ],

@@ -122,6 +122,7 @@ def changed(name: str, value: object) -> str:
         (changed("timestamp", float("nan")), "`timestamp` is nan"),
         (changed("input_length", "12"), "`input_length` is '12'; it needs a whole number"),
         (changed("input_length", 0), "the prompt has 0 tokens"),
+        (changed("input_length", 10**20), "it has 1000.* tokens; 2147483647 are the most"),
         (changed("output_length", 2.5), "`output_length` is 2.5"),
         (changed("output_length", 0), "the output has 0 tokens"),
         (changed("hash_ids", 3), "`hash_ids` is 3; it needs a list"),

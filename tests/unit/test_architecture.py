@@ -34,14 +34,16 @@ PYTHON_MAY_IMPORT = {
 CORE_MAY_USE = {
     "error": set[str](),
     "event": set[str](),
-    "identity": set[str](),
+    "growth": set[str](),
+    "identity": {"growth"},
     "config": {"error"},
     "capacity": {"config", "error"},
-    "cache": {"config", "error", "identity"},
-    "request": {"cache", "error", "identity"},
+    "cache": {"config", "error", "growth", "identity"},
+    "request": {"cache", "error", "growth", "identity"},
     "plan": {"cache", "capacity", "config", "error", "identity", "request"},
     "scheduler": {
-        "cache", "capacity", "check", "config", "error", "event", "identity", "plan", "request",
+        "cache", "capacity", "check", "config", "error", "event", "growth", "identity", "plan",
+        "request",
     },
     "check": {"request", "scheduler"},
 }  # fmt: skip

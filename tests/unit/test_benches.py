@@ -35,5 +35,6 @@ def test_every_contest_is_played(tmp_path: Path) -> None:
 def test_help_names_every_contest() -> None:
     command = [sys.executable, str(COMPARE), "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for word in ("decode", "context", "waiting", "cached", "prefix", "pressure", "reference"):
+    contests = ["decode", "context", "waiting", "cached", "prefix", "pressure"]
+    for word in [*contests, "arrays", "compatible", "reference", "vllm"]:
         assert f"\n    {word} " in text, word

@@ -86,8 +86,9 @@ impl Batch {
 
     /// One list a decode: the drafter's candidates on a remote decode, else empty.
     #[getter]
-    fn spec_candidate_ids(&self) -> &[Vec<i32>] {
-        &self.batch().spec_candidate_ids
+    fn spec_candidate_ids(&self) -> Vec<&[i32]> {
+        let batch = self.batch();
+        (0..batch.decode_input_ids.len()).map(|decode| batch.candidates(decode)).collect()
     }
 
     /// Group id -> one list of page ids a request: absolute slots, 0 for a hole, -1 past the end.

@@ -30,6 +30,9 @@ const QUICK_TOKENS: usize = 1 << 14;
 /// Requests, however long, that are ended in a fraction of a millisecond.
 const QUICK_ENDS: usize = 4;
 
+/// Requests that decode, planned or fed in a fraction of a millisecond.
+const QUICK_DECODES: usize = 1 << 11;
+
 /// One engine's scheduler: requests and events in, plans out.
 ///
 /// Built from a SchedulerConfig; raises ConfigError for one that breaks a rule. May be called from
@@ -84,7 +87,7 @@ impl Scheduler {
             ends > QUICK_ENDS,
             events,
             |&events| Call::Advance(events.into()),
-            |core, events| core.advance_by(events),
+            |core, events| core.advance(events),
         )
     }
 
@@ -102,7 +105,7 @@ impl Scheduler {
     ) -> PyResult<()> {
         self.core.call(
             py,
-            false,
+            handles.0.len() > QUICK_DECODES,
             (named(handles), tokens.0, offsets.0),
             |(handles, tokens, offsets)| Call::AdvanceResults {
                 handles: handles.into(),
@@ -131,10 +134,12 @@ impl Scheduler {
 
     /// Decides the next round.
     fn next_execution_plan(&self, py: Python<'_>) -> PyResult<ExecutionPlan> {
-        let may_admit = self.core.read(py, core::Scheduler::waiting_size)? > 0;
+        let is_long = self
+            .core
+            .read(py, |core| core.waiting_size() > 0 || core.decoding_size() > QUICK_DECODES)?;
         let plan = self.core.call(
             py,
-            may_admit,
+            is_long,
             (),
             |()| Call::NextExecutionPlan,
             |core, ()| core.next_execution_plan(),

@@ -91,7 +91,7 @@ impl Call<'_> {
     pub fn carry_out(self, scheduler: &mut Scheduler) -> (Answer, Option<ExecutionPlan>) {
         let done = match self {
             Call::SubmitRequests(specs) => scheduler.submit_requests(specs.into_owned()),
-            Call::Advance(events) => scheduler.advance_by(&events),
+            Call::Advance(events) => scheduler.advance(&events),
             Call::AdvanceResults { handles, tokens, offsets } => {
                 scheduler.advance_results(&handles, &tokens, &offsets)
             }

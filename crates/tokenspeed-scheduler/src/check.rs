@@ -56,10 +56,11 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
     let sample_out =
         request.num_tokens() == request.prompt_tokens && request.forwards_out > request.chunks_out;
     let prefills_out = request.chunks_out as usize + usize::from(sample_out);
-    let watched = if scheduler.rules.overlap_depth > 0 { prefills_out } else { 0 };
     let found = request.holdings.forwards.len();
-    if found != watched {
-        return Err(format!("{found} forwards over its prompt are watched, {watched} are out"));
+    if found != prefills_out {
+        return Err(format!(
+            "{found} forwards over its prompt are watched, {prefills_out} are out"
+        ));
     }
     // Every token whose row a scheduled forward writes has a place in every full group.
     let written = match request.state() {

@@ -2,9 +2,12 @@
 //! (`cache.md` §4).
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use hashbrown::HashTable;
 use sha2::{Digest, Sha256};
+
+use crate::growth::make_room;
 
 /// SHA-256 over a prefix page and everything before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -78,12 +81,16 @@ impl ContentHash {
 /// A prefix page that something names: a small stand-in for its content hash, so that probing an
 /// index is an array access. Valid while a reference that [`PrefixPages`] counted is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PageId(u32);
+pub struct PageId(NonZeroU32);
 
 impl PageId {
+    fn at(index: u32) -> PageId {
+        PageId(NonZeroU32::MIN.saturating_add(index))
+    }
+
     /// The page's place in arrays that are kept a page.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.0.get() as usize - 1
     }
 }
 
@@ -102,10 +109,17 @@ pub struct PrefixPages {
 #[derive(Debug)]
 struct Node {
     hash: ContentHash,
-    /// How many requests and cached blocks name the page; 0 for a free place.
+    /// How many requests and cached blocks name the page, 0 for a free place; and [`Node::IDLE`].
     references: u32,
-    /// Whether it stands in `idle`.
-    idle: bool,
+}
+
+impl Node {
+    /// It stands in `idle`.
+    const IDLE: u32 = 1 << 31;
+
+    fn references(&self) -> u32 {
+        self.references & !Node::IDLE
+    }
 }
 
 impl PrefixPages {
@@ -113,28 +127,29 @@ impl PrefixPages {
     pub fn intern(&mut self, hash: ContentHash) -> PageId {
         let nodes = &self.nodes;
         if let Some(&at) = self.by_hash.find(hash.bucket(), |&at| nodes[at as usize].hash == hash) {
-            self.retain(PageId(at));
-            return PageId(at);
+            self.retain(PageId::at(at));
+            return PageId::at(at);
         }
         let at = self.place();
         self.nodes[at as usize].hash = hash;
         let nodes = &self.nodes;
         self.by_hash.insert_unique(hash.bucket(), at, |&at| nodes[at as usize].hash.bucket());
-        self.retain(PageId(at));
-        PageId(at)
+        self.retain(PageId::at(at));
+        PageId::at(at)
     }
 
     fn place(&mut self) -> u32 {
         while let Some(at) = self.idle.pop_front() {
             let node = &mut self.nodes[at as usize];
-            node.idle = false;
+            node.references &= !Node::IDLE;
             if node.references == 0 {
                 let bucket = node.hash.bucket();
                 self.by_hash.find_entry(bucket, |&other| other == at).expect("in the map").remove();
                 return at;
             }
         }
-        self.nodes.push(Node { hash: ContentHash([0; 32]), references: 0, idle: false });
+        make_room(&mut self.nodes, 1);
+        self.nodes.push(Node { hash: ContentHash([0; 32]), references: 0 });
         (self.nodes.len() - 1) as u32
     }
 
@@ -142,7 +157,7 @@ impl PrefixPages {
     pub fn find(&self, hash: &ContentHash) -> Option<PageId> {
         self.by_hash
             .find(hash.bucket(), |&at| self.nodes[at as usize].hash == *hash)
-            .map(|&at| PageId(at))
+            .map(|&at| PageId::at(at))
             .filter(|&page| self.references(page) > 0)
     }
 
@@ -150,17 +165,18 @@ impl PrefixPages {
     pub fn retain(&mut self, page: PageId) {
         let node = &mut self.nodes[page.index()];
         node.references += 1;
-        self.named += usize::from(node.references == 1);
+        self.named += usize::from(node.references() == 1);
     }
 
     /// Gives one reference back; the last one frees the place.
     pub fn release(&mut self, page: PageId) {
         let node = &mut self.nodes[page.index()];
         node.references -= 1;
-        if node.references == 0 {
+        if node.references() == 0 {
             self.named -= 1;
-            if !std::mem::replace(&mut node.idle, true) {
-                self.idle.push_back(page.0);
+            if node.references & Node::IDLE == 0 {
+                node.references |= Node::IDLE;
+                self.idle.push_back(page.index() as u32);
             }
         }
     }
@@ -172,7 +188,7 @@ impl PrefixPages {
 
     /// How many references a page has, for the checker.
     pub fn references(&self, page: PageId) -> u32 {
-        self.nodes[page.index()].references
+        self.nodes[page.index()].references()
     }
 
     /// How many pages are named at all.

@@ -14,6 +14,7 @@ pub mod check;
 pub mod config;
 pub mod error;
 pub mod event;
+mod growth;
 pub mod identity;
 pub mod plan;
 pub mod request;

@@ -59,7 +59,6 @@ def run(name: str | None, max_new_tokens: int, plain: bool) -> bool:
         num_host_pages=4 * pages,
         max_batch_size=len(prompts),
         max_request_tokens=longest,
-        overcommit=True,
         on_round=board.on_round,
     )
     console.print(

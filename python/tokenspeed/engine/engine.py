@@ -6,6 +6,7 @@ import itertools
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,16 +45,17 @@ class Engine:
         settings: EngineSettings,
         *,
         eos_token_ids: frozenset[int] = frozenset(),
+        vocabulary: int,
         context_tokens: int,
         on_round: OnRound | None = None,
     ) -> None:
-        """`context_tokens`: the longest request that the model bears. Raises `ValueError` for
-        settings that go together with no pool."""
+        """`vocabulary`: token ids that the model knows, from 0 on. `context_tokens`: the longest
+        request that it bears. Raises `ValueError` for settings that go together with no pool."""
         config = settings.scheduler_config(runner.recipe(), context_tokens)
         self.tokenizer = tokenizer
         self.config = config
-        self._overcommit = settings.overcommit
         self._eos = eos_token_ids
+        self._vocabulary = vocabulary
         self._loop: EngineLoop = EngineLoop(
             config,
             runner,
@@ -79,8 +81,14 @@ class Engine:
     def submit(
         self, tokens: list[int], params: SamplingParams, sink: Sink, name: str | None = None
     ) -> str:
-        """Takes a prompt; returns the request's id. Raises `RequestError` for one that cannot be
-        taken, `EngineClosed`."""
+        """Takes a prompt; returns the request's id. Raises `ValueError` for a token that the model
+        does not know, `RequestError` for a prompt that cannot be taken, `EngineClosed`."""
+        for token in (min(tokens), max(tokens)) if tokens else ():
+            if not 0 <= token < self._vocabulary:
+                raise ValueError(
+                    f"prompt: token {token!r:.80} at place {tokens.index(token)}; this model's "
+                    f"token ids are 0 to {self._vocabulary - 1}"
+                )
         request_id = name or f"request-{next(self._numbers)}"
         stops = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._eos)
         seed = secrets.randbelow(SEED_MAX) if params.seed is None else params.seed
@@ -90,7 +98,6 @@ class Engine:
             params.max_new_tokens,
             stop_token_ids=stops,
             sampling=Draw(params, seed),
-            declared_new_tokens=0 if self._overcommit else None,
         )
         with self._wake:
             if self._closing:
@@ -126,7 +133,10 @@ class Engine:
         try:
             while self._sleep_until_work():
                 for output in self._loop.step():
-                    self._deliver(output)
+                    try:
+                        self._deliver(output)
+                    except Exception as error:
+                        self._drop(output.request_id, error)
         except Exception as error:
             self._broken = error
         with self._wake:
@@ -137,7 +147,8 @@ class Engine:
         except Exception as error:
             self._broken = self._broken or error
         for client in left.values():
-            client.sink(self._broken or EngineClosed("the engine is closed"))
+            with suppress(Exception):
+                client.sink(self._broken or EngineClosed("the engine is closed"))
 
     def _sleep_until_work(self) -> bool:
         """Whether to go on."""
@@ -145,6 +156,14 @@ class Engine:
             while not self._closing and not self._loop.has_work:
                 self._wake.wait()
             return not self._closing
+
+    def _drop(self, request_id: str, error: Exception) -> None:
+        """Ends a request whose text or client fails; the others go on."""
+        client = self._clients.pop(request_id, None)
+        self._loop.abort(request_id)
+        if client is not None:
+            with suppress(Exception):
+                client.sink(error)
 
     def _deliver(self, output: Output) -> None:
         client = self._clients.get(output.request_id)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 
 from tokenspeed.engine.engine import Engine
@@ -31,16 +33,27 @@ class Generation:
         self._engine = engine
         self._deltas: queue.SimpleQueue[Delta | Exception] = queue.SimpleQueue()
         self._taken: list[Delta] = []
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        """Of the three above: any thread may ask."""
         self.request_id = engine.submit(tokens, params, self._deltas.put)
 
     def __iter__(self) -> Iterator[Delta]:
         """Deltas not taken yet, as they come. Raises what the request failed with."""
-        while not (self._taken and self._taken[-1].finish_reason):
-            delta = self._deltas.get()
-            if isinstance(delta, Exception):
-                raise delta
-            self._taken.append(delta)
+        while (delta := self._next()) is not None:
             yield delta
+
+    def _next(self) -> Delta | None:
+        with self._lock:
+            if self._taken and self._taken[-1].finish_reason:
+                return None
+            if self._failure is None:
+                came = self._deltas.get()
+                if isinstance(came, Delta):
+                    self._taken.append(came)
+                    return came
+                self._failure = came
+            raise self._failure
 
     def result(self) -> Completion:
         """Waits for the end. Raises what the request failed with."""
@@ -93,6 +106,7 @@ def start_engine(
         tokenizer,
         cut,
         eos_token_ids=loaded.eos_token_ids,
+        vocabulary=loaded.model.get_input_embeddings().num_embeddings,
         context_tokens=getattr(config, "max_position_embeddings", None) or 131_072,
         on_round=on_round,
     )
@@ -187,4 +201,6 @@ class LLM:
 
 def _is_one(prompts: Any) -> bool:
     """Whether it is one prompt: text, token ids, or a conversation."""
-    return isinstance(prompts, str) or not isinstance(prompts[0], (str, list, tuple))
+    return isinstance(prompts, (str, bytes, Mapping)) or (
+        len(prompts) > 0 and not isinstance(prompts[0], (str, list, tuple, np.ndarray))
+    )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokenspeed.engine.text import Tokenizer
 
-Prompt: TypeAlias = str | Sequence[int] | Sequence[Mapping[str, str]]
+Prompt: TypeAlias = str | Sequence[int] | NDArray[np.integer[Any]] | Sequence[Mapping[str, str]]
 """Text, token ids, or a conversation: messages with `role` and `content`."""
 
 
@@ -37,17 +41,24 @@ class PretrainedTokenizer:
 
 
 def encode(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """Token ids of a prompt. Raises `ValueError` for an empty one, and for a conversation with a
-    model that has no template for them."""
+    """Token ids of a prompt. Raises `ValueError` for an empty one, for what is no prompt, and for a
+    conversation with a model that has no template for them."""
     if isinstance(prompt, str):
         tokens = tokenizer.encode(prompt)
-    elif prompt and isinstance(prompt[0], Mapping):
+    elif isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
         encode_chat = getattr(tokenizer, "encode_chat", None)
         if encode_chat is None:
             raise ValueError("prompt: this model has no template for conversations; give text")
         tokens = encode_chat(prompt)
     else:
-        tokens = [int(token) for token in prompt if not isinstance(token, Mapping)]
+        try:
+            if isinstance(prompt, bytes):
+                raise TypeError  # its items would pass as token ids
+            tokens = [index(token) for token in prompt]  # type: ignore[arg-type]
+        except TypeError:
+            raise ValueError(
+                f"prompt = {prompt!r:.80}: a prompt is text, whole numbers, or a conversation"
+            ) from None
     if not tokens:
         raise ValueError("prompt: it is empty; give at least one token")
     return tokens

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index
+from typing import Any
 
 SEED_MAX = 2**63 - 1
+COUNT_MAX = 2**31 - 1
+"""Of tokens and token ids: what the scheduler counts with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,21 +46,56 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         """Raises `ValueError` naming the field, its value and the rule."""
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
-        seed = 0 if self.seed is None else self.seed
-        for name, holds, rule in (
-            ("max_new_tokens", self.max_new_tokens >= 1, "is at least 1"),
-            ("temperature", _is_temperature(self.temperature), "is 0 (greedy) or 1e-5 and above"),
-            ("top_k", self.top_k >= 0, "is 0 (all tokens) or above"),
-            ("top_p", 0 < self.top_p <= 1, "is above 0 and at most 1"),
-            ("seed", 0 <= seed <= SEED_MAX, f"is between 0 and {SEED_MAX}"),
-            ("stop", all(self.stop), "holds no empty text"),
+        for name, rule, read in (
+            ("max_new_tokens", f"is a whole number, 1 to {COUNT_MAX}", _within(1, COUNT_MAX)),
+            ("temperature", "is 0 (greedy) or a number from 1e-5 on", _temperature),
+            ("top_k", f"is a whole number, 0 (all tokens) to {COUNT_MAX}", _within(0, COUNT_MAX)),
+            ("top_p", "is a number above 0 and at most 1", _share),
+            ("seed", f"is None or a whole number, 0 to {SEED_MAX}", _seed),
+            ("stop", "is a text or some, none of them empty", _texts),
+            ("stop_token_ids", "holds whole numbers, 0 or above", _token_ids),
         ):
-            if not holds:
-                raise ValueError(f"{name} = {getattr(self, name)!r}: {name} {rule}")
+            given = getattr(self, name)
+            try:
+                object.__setattr__(self, name, read(given))
+            except (TypeError, ValueError, OverflowError):
+                raise ValueError(f"{name} = {given!r:.80}: {name} {rule}") from None
 
 
-def _is_temperature(value: float) -> bool:
-    return value == 0 or 1e-5 <= value < float("inf")
+def _within(least: int, most: int) -> Callable[[Any], int]:
+    def read(given: Any) -> int:
+        value = index(given)
+        if not least <= value <= most:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _temperature(given: Any) -> float:
+    value = float(given)
+    if value != 0 and not 1e-5 <= value < float("inf"):
+        raise ValueError
+    return value
+
+
+def _share(given: Any) -> float:
+    value = float(given)
+    if not 0 < value <= 1:
+        raise ValueError
+    return value
+
+
+def _seed(given: Any) -> int | None:
+    return None if given is None else _within(0, SEED_MAX)(given)
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(text, str) and text for text in texts):
+        raise ValueError
+    return texts
+
+
+def _token_ids(given: Any) -> tuple[int, ...]:
+    return tuple(map(_within(0, COUNT_MAX), given))

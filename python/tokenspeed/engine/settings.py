@@ -38,9 +38,6 @@ class EngineSettings:
     speculative_tokens: int = 0
     """Tokens guessed ahead by looking them up in the request's own text, and checked in one
     forward. The output is the same."""
-    overcommit: bool = False
-    """The scheduler is not told output lengths, and goes by what others generated: more requests
-    may run side by side, and when the pool runs out one is retracted and comes back later."""
     prefix_cache: bool = True
     """New prompts find what others have computed."""
 

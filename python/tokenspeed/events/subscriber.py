@@ -19,8 +19,9 @@ class KvEventSubscriber:
 
     With a replay endpoint it begins with the oldest batch that the publisher keeps, asks for what a
     gap in the numbers shows to be lost, and asks whether it missed something after a second of
-    silence. What nobody has any more is counted in `Batch.missed`. An engine that begins anew at
-    the same endpoint is followed: its first batch says that everything is gone.
+    silence and after a lost connection. What nobody has any more is counted in `Batch.missed`. An
+    engine that begins anew at the same endpoint is followed: its first batch says that everything
+    is gone. Without a replay endpoint all before a lost connection counts as missed.
     """
 
     silence_s = 1.0
@@ -42,7 +43,11 @@ class KvEventSubscriber:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._stream = self._context.socket(zmq.SUB)
         self._stream.set_hwm(0)
+        # A connection that met an engine on its way out is given up soon, not in half a minute.
+        self._stream.handshake_ivl = 1000  # ms
         self._stream.setsockopt_string(zmq.SUBSCRIBE, topic)
+        self._cuts = self._stream.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        """Says when the connection was lost: the next batch may be another engine's."""
         self._connect(self._stream, endpoint)
         self._replay_endpoint = replay_endpoint
         self._replay_timeout_ms = int(replay_timeout_s * 1000)
@@ -69,7 +74,10 @@ class KvEventSubscriber:
             left_s = max(0.0, end_s - time.monotonic())
             if self._stream.poll(int(min(left_s, self.silence_s) * 1000)):
                 self._heard_s = time.monotonic()
-                self._take(wire.decode(self._stream.recv_multipart()))
+                batch = wire.decode(self._stream.recv_multipart())
+                if self._was_cut():
+                    self._doubt()
+                self._take(batch)
             elif time.monotonic() - self._heard_s >= self.silence_s:
                 self._recover()
                 self._heard_s = time.monotonic()
@@ -104,6 +112,21 @@ class KvEventSubscriber:
         except zmq.ZMQError:
             self.close()
             raise ValueError(f"{endpoint!r} is no endpoint; one is like tcp://host:5557") from None
+
+    def _was_cut(self) -> bool:
+        """Whether the connection was lost since this was asked last."""
+        cut = False
+        while self._cuts.poll(0):
+            self._cuts.recv_multipart()
+            cut = True
+        return cut
+
+    def _doubt(self) -> None:
+        """Behind a lost connection: whether the last batch was still the same engine's."""
+        if self._replay_endpoint is None:
+            self._next = 0
+        else:
+            self._recover()
 
     def _take(self, batch: Batch) -> None:
         if batch.sequence < self._next:

@@ -16,7 +16,7 @@ from transformers import AttentionInterface
 
 from tokenspeed.models.batch import GroupBatch, Span
 from tokenspeed.models.errors import UnsupportedModelError
-from tokenspeed.models.flash import FlashAttention, Shape, pages_of
+from tokenspeed.models.flash import FlashAttention, Shape
 from tokenspeed.runtime.arena import Arena
 
 PAGED = "tokenspeed_paged"
@@ -53,16 +53,11 @@ class PagedLayer:
         place = batch.write_blocks, batch.write_rows
         self.keys.index_put_(place, key[0].transpose(0, 1))
         self.values.index_put_(place, value[0].transpose(0, 1))
-        if self.flash is not None and rule.sinks is None:
+        if self.flash is not None:
             shape = rule.shape(query, key, value, self.window)
             if shape is not None and self.flash.takes(shape, batch.input):
-                planned = batch.flash_plans.get(shape)
-                if planned is None:
-                    tokens = self.keys.shape[1]
-                    pages = pages_of(batch.input, batch.table, tokens, self.window)
-                    planned = batch.flash_plans[shape] = self.flash.plan(shape, pages, tokens)
                 rows = query[0].transpose(0, 1)
-                return self.flash.run(planned, rows, self.keys, self.values)[None]
+                return self.flash.attend(shape, rows, self.keys, self.values, batch)[None]
         pieces = [
             rule(_rows(query, span), _read(self.keys, span), _read(self.values, span), span)
             for span in batch.spans
@@ -83,8 +78,9 @@ class Rule:
     def shape(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None
     ) -> Shape | None:
-        """What FlashInfer would plan for; None where keys and values are of different widths."""
-        if key.shape != value.shape:
+        """What FlashInfer would plan for; None with sinks, or where keys and values are of
+        different widths."""
+        if self.sinks is not None or key.shape != value.shape:
             return None
         heads, kv_heads, dim = query.shape[1], key.shape[1], query.shape[3]
         return Shape(heads, kv_heads, dim, self.scaling, self.softcap, window, query.dtype)

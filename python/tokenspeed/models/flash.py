@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tokenspeed.models.batch import GroupBatch
 from tokenspeed.runtime.runner import ForwardInput
 
 _WORKSPACE_BYTES = 128 << 20
@@ -92,8 +93,7 @@ class FlashAttention:
         known = shape.dtype in _DTYPES and shape.head_dim in _HEAD_DIMS
         return known and batch.seq_lens_host is not None
 
-    def plan(self, shape: Shape, pages: Pages, tokens: int) -> Any:
-        """What `run` launches, for all layers of this shape in one group of one forward."""
+    def _plan(self, shape: Shape, pages: Pages, tokens: int) -> Any:
         wrapper = self._free_wrapper()
         wrapper.plan(
             pages.query_start,
@@ -121,10 +121,21 @@ class FlashAttention:
             self._sent += [(wrapper, event) for wrapper in self._planned]
             self._planned = []
 
-    def run(
-        self, planned: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    def attend(
+        self,
+        shape: Shape,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        batch: GroupBatch,
     ) -> torch.Tensor:
-        """`query` `[T, heads, head_dim]`; `keys` and `values` are the arena's, without a copy."""
+        """`query` `[T, heads, head_dim]`; `keys` and `values` are the arena's, without a copy.
+        Planned once for all layers of a shape in one group of one forward."""
+        planned = batch.flash_plans.get(shape)
+        if planned is None:
+            tokens = keys.shape[1]
+            pages = pages_of(batch.input, batch.table, tokens, shape.window)
+            planned = batch.flash_plans[shape] = self._plan(shape, pages, tokens)
         out: torch.Tensor = planned.run(query.contiguous(), (keys, values))
         return out
 

@@ -107,7 +107,7 @@ class EngineLoop:
             executor_type=executor_type,
         )
         self._live: dict[str, Live] = {}
-        self._to_end: deque[tuple[str, FinishReason]] = deque()
+        self._to_end: deque[tuple[Live, FinishReason]] = deque()
         self._in_flight: deque[Submission] = deque()
         """Rounds whose results are out, oldest first."""
         self._copying: list[Submission] = []
@@ -144,12 +144,17 @@ class EngineLoop:
 
     def abort(self, request_id: str) -> None:
         """Ends a request at the next step; one that is gone is ignored."""
-        self._to_end.append((request_id, "abort"))
+        self._end_at_next_step(request_id, "abort")
 
     def finish(self, request_id: str) -> None:
         """As `abort`, for a request whose client has had enough of it: the reason is `stop`, and
         what it has computed stays cached as at any end."""
-        self._to_end.append((request_id, "stop"))
+        self._end_at_next_step(request_id, "stop")
+
+    def _end_at_next_step(self, request_id: str, reason: FinishReason) -> None:
+        # The request itself: another may have its name by then.
+        if (live := self._live.get(request_id)) is not None:
+            self._to_end.append((live, reason))
 
     def names_of(self, handles: Iterable[int]) -> tuple[str, ...]:
         """Live requests that ran last under any of these handles (`ExecutionPlan.retracted`)."""
@@ -200,9 +205,9 @@ class EngineLoop:
     def _given_up(self, outputs: list[Output]) -> Iterable[Any]:
         """Requests that their clients have ended."""
         while self._to_end:
-            request_id, reason = self._to_end.popleft()
-            live = self._live.get(request_id)
-            if live is None:
+            live, reason = self._to_end.popleft()
+            request_id = live.request.request_id
+            if self._live.get(request_id) is not live:
                 continue
             outputs.append(self._end(request_id, reason))
             # Without output there is nothing to finish, and a peer may still use its blocks.

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 BLOCK_TOKENS = 512
 """Tokens that one hash id of a trace stands for."""
 
+TOKENS_MAX = 2**31 - 1
+"""Of one request, prompt and output: what the scheduler counts with."""
+
 DEFAULT_TRACE = "mooncake_conversation_trace.jsonl.gz"
 """The trace that ships with the project, under `tokenspeed/simulate/data/`."""
 
@@ -101,6 +104,8 @@ class TraceBuilder:
             raise ValueError(f"the prompt has {prompt} tokens; it needs at least 1")
         if output < 1:
             raise ValueError(f"the output has {output} tokens; it needs at least 1")
+        if prompt + output > TOKENS_MAX:
+            raise ValueError(f"it has {prompt + output} tokens; {TOKENS_MAX} are the most")
         coverable = -(-prompt // BLOCK_TOKENS)
         if len(hash_ids) > coverable:
             raise ValueError(

@@ -150,7 +150,8 @@ impl Engine {
     /// Ends these requests; what they computed stays cached.
     pub fn finish(&mut self, ids: Vec<String>) {
         let finish = |request_id| Event::Finish { request_id };
-        self.scheduler.advance(ids.into_iter().map(finish).collect()).expect("complete prompts");
+        let events: Vec<Event> = ids.into_iter().map(finish).collect();
+        self.scheduler.advance(events).expect("complete prompts");
     }
 
     fn feed_arrays(&mut self, plan: &ExecutionPlan, samples: &[usize]) -> Duration {
@@ -172,7 +173,7 @@ impl Engine {
             tokens: vec![SAMPLE; tokens],
             spec_candidate_ids: Vec::new(),
         };
-        let events = plan.batch.request_ids.iter().zip(samples).map(result).collect();
+        let events: Vec<Event> = plan.batch.request_ids.iter().zip(samples).map(result).collect();
         let (feedback, landed) = timed(|| self.scheduler.advance(events));
         landed.expect("results that are owed");
         feedback

@@ -7,7 +7,7 @@ use super::geometry::{BlockId, GroupIndex, HOLE};
 use super::holdings::{Holdings, Progress};
 use super::ledger::{Ledger, Obstacle};
 use super::matcher::Hit;
-use super::tier::Rank;
+use super::order::Rank;
 use crate::identity::PageId;
 
 /// Why an admission is refused now.
@@ -57,6 +57,7 @@ impl Coordinator {
         // The hits are claimed before anything is given up, so that they cannot be.
         let claimed = first.map(|first| self.claim(first));
         let expiring = self.expiring_in_order(holdings, progress.computed_tokens);
+        self.device.settle_order();
         let victims = self.victims(&needed, &kept, &expiring).ok_or(NoCapacity::Device);
         let granted = victims.and_then(|victims| Ok((victims, self.take_fetches(first)?)));
         let (victims, mut load) = match granted {

@@ -305,7 +305,7 @@ impl Coordinator {
             self.can_clear() && self.host.as_ref().is_none_or(|host| self.is_unpinned(host));
         if clear {
             self.empty_device_index();
-            self.transfers.disown_stores();
+            self.transfers.disown_where(|_| true);
             if let Some(host) = &mut self.host {
                 for group in 0..self.geometries.len() {
                     for block in evictable_by_id(host, group) {

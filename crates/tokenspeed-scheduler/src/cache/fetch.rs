@@ -49,12 +49,16 @@ impl Holds for Reachable<'_> {
 }
 
 impl Coordinator {
-    /// An external store holds a block.
+    /// An external store holds a block. Not believed of what a store on its way turned out not to bring.
     pub fn register_stored(&mut self, key: StoredKey) {
-        self.stored.insert(key);
-        if let Some(page) = self.pages.find(&key.1) {
-            self.newly_cached.push(page);
+        let (group, hash, ordinal) = key;
+        let page = self.pages.find(&hash);
+        let void = |page| self.transfers.is_storing_void(group, BlockKey { page, ordinal });
+        if page.is_some_and(void) {
+            return;
         }
+        self.stored.insert(key);
+        self.newly_cached.extend(page);
     }
 
     /// It does not, or no more.

@@ -7,24 +7,27 @@ use crate::identity::PageId;
 /// A request's tables and publication progress. They change when an admission succeeds and at no
 /// other time (`scheduler.md` §2): a refused one leaves both untouched. What it rests on (`forwards`,
 /// `rests_on`, `torn`) follows results and words in between.
+///
+/// What every decode step reads comes first, as in a [`Request`](crate::request::Request).
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Holdings {
-    /// Row of the request pool; 0 while the request holds nothing.
-    pub row: i32,
     /// One a group.
     pub groups: Vec<GroupHolding>,
+    /// Prefix pages whose publication an admission has carried.
+    pub published_pages: usize,
+    /// Row of the request pool; 0 while the request holds nothing.
+    pub row: i32,
     /// Publishes nothing: cached leftovers of its own would keep it from fitting.
     pub uncached: bool,
     /// Access epoch that the first admission issued.
     pub epoch: u64,
-    /// Prefix pages whose publication an admission has carried.
-    pub published_pages: usize,
     /// Where the prompt's chunk is to stop so that all groups publish there, in tokens.
     pub promotion_boundary: Option<i64>,
     /// Aligned boundaries whose state an admitted prefill window materializes, in tokens, and that no
     /// successful admission has covered yet (`scheduler.md` §1.2).
     pub state_boundaries: Vec<i64>,
-    /// Forwards over its prompt whose results are out, oldest first, where a plan may come before them.
+    /// Forwards over its prompt whose results are out, oldest first.
     pub forwards: Vec<Basis>,
     /// What it hit, and so it, rests on; some of it may be proven.
     pub rests_on: Vec<Basis>,
@@ -50,6 +53,11 @@ impl Holdings {
             groups: (0..groups).map(|_| GroupHolding::default()).collect(),
             ..Holdings::default()
         }
+    }
+
+    /// At least as many as the parents that its retraction is sure to make available.
+    pub fn releasable_at_most(&self) -> usize {
+        self.groups.iter().map(|held| held.table.held_at_most()).sum()
     }
 
     /// Whether any admission is held.

@@ -83,7 +83,10 @@ impl Coordinator {
             blocks.push(BlockCopy::new(group, device, host, key, facts));
         }
         pending.iter().for_each(|&(_, key)| self.pages.release(key.page));
-        self.order_store(guard, blocks);
+        if !blocks.is_empty() {
+            let op_id = self.transfers.start(Transfer::Store { guard, blocks });
+            self.transfers.ordered_stores.push(op_id);
+        }
     }
 
     fn is_to_be_stored(&self, group: GroupIndex, key: BlockKey) -> bool {
@@ -92,20 +95,6 @@ impl Coordinator {
         self.device.lookup(group, key.page, ordinal) != HOLE
             && !on_host
             && !self.transfers.is_storing(group, key)
-    }
-
-    fn order_store(&mut self, guard: StoreGuard, blocks: Vec<BlockCopy>) {
-        if blocks.is_empty() {
-            return;
-        }
-        let op_id = self.transfers.start(Transfer::Store { guard, blocks: blocks.clone() });
-        let order = &mut self.transfers.write_back;
-        order.start(op_id);
-        order.source_pinned.push(guard == StoreGuard::PinnedUntilAck);
-        for copy in &blocks {
-            let hash = *self.pages.hash(copy.key.page);
-            order.add(copy.group, copy.device, copy.host, hash, copy.key.ordinal);
-        }
     }
 
     /// A Host block for each of these: free ones as far as they go; then the least valuable cached
@@ -118,6 +107,7 @@ impl Coordinator {
         let Some(host) = self.host.as_mut() else {
             return Vec::new();
         };
+        host.settle_order();
         let groups = self.geometries.len();
         let mut found: Vec<Option<BlockId>> =
             missing.iter().map(|&(group, _)| host.acquire(group)).collect();
@@ -225,12 +215,26 @@ impl Coordinator {
         Some(basis)
     }
 
-    /// The copies ordered since the last call: the plan's write-back and load-back.
+    /// The copies ordered since the last call: the plan's write-back and load-back. What was disowned
+    /// meanwhile is not stored: an engine might back it up.
     pub fn take_copies(&mut self) -> (CopyOp, CopyOp) {
-        (
-            std::mem::take(&mut self.transfers.write_back),
-            std::mem::take(&mut self.transfers.load_back),
-        )
+        let mut write_back = CopyOp::default();
+        for op_id in std::mem::take(&mut self.transfers.ordered_stores) {
+            let Some((guard, blocks, disowned)) = self.transfers.withdraw_disowned(op_id) else {
+                continue;
+            };
+            disowned.into_iter().for_each(|copy| self.complete_store(guard, copy));
+            if blocks.is_empty() {
+                continue;
+            }
+            write_back.start(op_id);
+            write_back.source_pinned.push(guard == StoreGuard::PinnedUntilAck);
+            for copy in blocks {
+                let hash = *self.pages.hash(copy.key.page);
+                write_back.add(copy.group, copy.device, copy.host, hash, copy.key.ordinal);
+            }
+        }
+        (write_back, std::mem::take(&mut self.transfers.load_back))
     }
 
     /// A copy has ended: a store publishes its Host entries, a fetch both ends of its own, and every pin
@@ -250,7 +254,7 @@ impl Coordinator {
                     false => self.disprove(Basis::Load(op_id)),
                 }
                 for copy in blocks {
-                    if success && copy.fetched {
+                    if success && copy.fetched && !copy.disowned {
                         self.index_fetched(copy, &chain, &tokens);
                     }
                     let host = self.host.as_mut().expect("a load needs a Host tier");

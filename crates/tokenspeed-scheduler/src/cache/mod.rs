@@ -2,6 +2,7 @@
 //! It knows tokens only through its geometry, and no request, role or plan.
 
 pub mod admission;
+mod block;
 pub mod check;
 pub mod coordinator;
 pub mod demand;
@@ -12,6 +13,7 @@ pub mod host;
 pub mod kv_events;
 pub mod ledger;
 pub mod matcher;
+pub mod order;
 pub mod persistent;
 pub mod pool;
 pub mod publication;

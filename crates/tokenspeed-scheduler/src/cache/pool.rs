@@ -3,7 +3,9 @@
 //! Beside placement it keeps the two counters that answer every capacity question without a walk:
 //! how many parents could be emptied, and how many slots each group could use in the others.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
+
+use fixedbitset::FixedBitSet;
 
 use super::geometry::{BlockId, GroupIndex};
 
@@ -11,7 +13,7 @@ use super::geometry::{BlockId, GroupIndex};
 #[derive(Debug, Clone)]
 pub struct Pool {
     /// Empty parents, next one to be used first.
-    queue: VecDeque<u32>,
+    queue: ParentQueue,
     /// One a parent; place 0 is the null parent.
     parents: Vec<Parent>,
     groups: Vec<GroupPool>,
@@ -23,8 +25,8 @@ pub struct Pool {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Parent {
-    /// Meaningful while `used > 0`.
-    group: GroupIndex,
+    /// Bound, while `used > 0`: the index of its group. Empty: the parent behind it in the queue.
+    group_or_next: u32,
     /// Slots in use.
     used: u32,
     /// Used slots that something beside the prefix index owns.
@@ -33,13 +35,39 @@ struct Parent {
     held: u32,
 }
 
+/// A queue of empty parents, linked through them; 0 where there is none.
+#[derive(Debug, Clone, Copy, Default)]
+struct ParentQueue {
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+impl ParentQueue {
+    fn push_back(&mut self, parents: &mut [Parent], parent: u32) {
+        match self.len {
+            0 => self.first = parent,
+            _ => parents[self.last as usize].group_or_next = parent,
+        }
+        self.last = parent;
+        self.len += 1;
+    }
+
+    fn pop_front(&mut self, parents: &[Parent]) -> Option<u32> {
+        self.len = self.len.checked_sub(1)?;
+        let first = self.first;
+        self.first = parents[first as usize].group_or_next;
+        Some(first)
+    }
+}
+
 #[derive(Debug, Clone)]
 struct GroupPool {
     blocks_per_parent: u32,
     /// Partly used parents, fullest first, then lowest id.
     partial: BTreeSet<(u32, u32)>,
     /// By block id: whether the slot is in use.
-    in_use: Vec<bool>,
+    in_use: FixedBitSet,
     /// Free slots in the group's parents.
     free_slots: usize,
     /// Slots not pinned in those of the group's parents that hold a pinned one.
@@ -56,15 +84,18 @@ impl GroupPool {
 impl Pool {
     /// A pool of `usable_parents`, each cut into `blocks_per_parent[group]` blocks of the group it serves.
     pub fn new(usable_parents: usize, blocks_per_parent: &[u32]) -> Pool {
+        let mut parents = vec![Parent::default(); usable_parents + 1];
+        let mut queue = ParentQueue::default();
+        (1..=usable_parents as u32).for_each(|parent| queue.push_back(&mut parents, parent));
         Pool {
-            queue: (1..=usable_parents as u32).collect(),
-            parents: vec![Parent::default(); usable_parents + 1],
+            queue,
+            parents,
             groups: blocks_per_parent
                 .iter()
                 .map(|&k| GroupPool {
                     blocks_per_parent: k,
                     partial: BTreeSet::new(),
-                    in_use: vec![false; usable_parents * k as usize + 1],
+                    in_use: FixedBitSet::with_capacity(usable_parents * k as usize + 1),
                     free_slots: 0,
                     slack_slots: 0,
                 })
@@ -80,11 +111,11 @@ impl Pool {
         let k = pool.blocks_per_parent;
         let (parent, fresh) = match pool.partial.first() {
             Some(&(_, parent)) => (parent, false),
-            None => (self.queue.pop_front()?, true),
+            None => (self.queue.pop_front(&self.parents)?, true),
         };
         let state = &mut self.parents[parent as usize];
         if fresh {
-            *state = Parent { group, ..Parent::default() };
+            *state = Parent { group_or_next: group as u32, ..Parent::default() };
             pool.free_slots += k as usize;
         } else {
             pool.partial.remove(&(k - state.used, parent));
@@ -98,7 +129,7 @@ impl Pool {
         let block = (first..first + k)
             .find(|&block| !pool.in_use[block as usize])
             .expect("a partly used parent has a free slot");
-        pool.in_use[block as usize] = true;
+        pool.in_use.insert(block as usize);
         // A parent enters the count of the unpinned only with its first pin gone: see `pin`.
         if fresh {
             self.unpinned_parents += 1;
@@ -112,7 +143,7 @@ impl Pool {
         let pool = &mut self.groups[group];
         let k = pool.blocks_per_parent;
         debug_assert!(pool.in_use[block as usize], "a block is freed once");
-        pool.in_use[block as usize] = false;
+        pool.in_use.remove(block as usize);
         let parent = pool.parent_of(block);
         let state = &mut self.parents[parent as usize];
         if state.used < k {
@@ -123,7 +154,7 @@ impl Pool {
         if state.used == 0 {
             pool.free_slots -= k as usize;
             self.unpinned_parents -= 1;
-            self.queue.push_back(parent);
+            self.queue.push_back(&mut self.parents, parent);
         } else {
             pool.partial.insert((k - state.used, parent));
         }
@@ -188,7 +219,7 @@ impl Pool {
 
     /// Parents that wait in the queue.
     pub fn empty_parents(&self) -> usize {
-        self.queue.len()
+        self.queue.len
     }
 
     /// Bound parents that giving up cached blocks would empty.
@@ -237,7 +268,7 @@ impl Pool {
             .iter()
             .enumerate()
             .filter(|(_, state)| state.used > 0)
-            .map(|(parent, state)| (parent as u32, state.group, state.used))
+            .map(|(parent, state)| (parent as u32, state.group_or_next as GroupIndex, state.used))
     }
 
     /// The blocks in use in a parent of a group, by slot.

@@ -136,9 +136,6 @@ impl Coordinator {
             holdings.groups[group].table.repoint(&mut cells, slot, canonical);
             self.device.release(group, block);
         }
-        if canonical == block && progress.by == Computed::Retraction {
-            return false;
-        }
         self.device.touch(group, canonical, |facts| {
             facts.epoch = holdings.epoch;
             facts.kind = facts.kind.max(kind);

@@ -2,6 +2,7 @@
 
 use super::geometry::{BlockId, HOLE};
 use super::persistent::RowCells;
+use crate::growth::make_room;
 
 /// Absolute slots, never compacted; a slot that holds nothing is a hole.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +47,7 @@ impl Table {
         } else if self.first_live == self.slots.len() {
             self.first_live += 1;
         }
+        make_room(&mut self.slots, 1);
         self.slots.push(block);
     }
 
@@ -81,6 +83,11 @@ impl Table {
         (self.first_live..end)
             .map(|slot| (slot, self.slots[slot]))
             .filter(|&(_, block)| block != HOLE)
+    }
+
+    /// At least as many as the blocks held: the slots that retention has not passed.
+    pub fn held_at_most(&self) -> usize {
+        self.slots.len() - self.first_live
     }
 
     /// The blocks held with their slots, first slot first.

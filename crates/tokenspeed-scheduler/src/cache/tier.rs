@@ -4,10 +4,12 @@
 //! `pins`, and the prefix index owns it while `key` is set. It goes back to the pool with its last owner. Blocks
 //! that only the index owns stand in `order`, the order in which they are given up.
 
-use std::collections::BTreeSet;
-
+use super::block::Block;
 use super::geometry::{BlockId, Geometry, GroupIndex, HOLE};
+pub use super::order::Rank;
+use super::order::{EvictionOrder, Ranking};
 use super::pool::Pool;
+use crate::growth::grow_to;
 use crate::identity::{PageId, PrefixPages};
 
 /// What a boundary's blocks were published as; only ever raised (`cache.md` §4).
@@ -23,7 +25,8 @@ pub enum BoundaryKind {
 }
 
 /// Names a block's content: the prefix page and the block's ordinal in it (the group is the index's).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Without an order: which number stands for a page is nothing that a plan may depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     /// The prefix page.
     pub page: PageId,
@@ -61,23 +64,9 @@ pub enum TierKind {
     Host,
 }
 
-/// Place of a cached, unpinned block in the order of its tier; the least goes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
-    /// Device: whether a key names it. Host: whether an admission has acquired it.
-    worth: u8,
-    epoch: u64,
-    /// Device, within an epoch: probationary, established boundary, closed prefix.
-    class: u8,
-    by_slot: u32,
-    group: u16,
-    block: BlockId,
-}
-
 /// A pool and the index over it.
 #[derive(Debug)]
 pub struct Tier {
-    kind: TierKind,
     /// Placement and the capacity counters.
     pub pool: Pool,
     groups: Vec<GroupIndexed>,
@@ -85,26 +74,16 @@ pub struct Tier {
 
 #[derive(Debug)]
 struct GroupIndexed {
-    prefix_closed: bool,
+    ranking: Ranking,
     blocks_per_page: usize,
     /// By block id.
     blocks: Vec<Block>,
     /// By page and ordinal: the canonical block, or `HOLE`.
     canonical: Vec<BlockId>,
     /// Cached blocks that nothing else owns.
-    order: BTreeSet<Rank>,
+    order: EvictionOrder,
     /// Cached blocks, pinned ones included.
     cached: usize,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Block {
-    /// Tables that hold the block.
-    holders: u32,
-    /// Copies in flight that read or write it.
-    pins: u32,
-    key: Option<BlockKey>,
-    facts: EntryFacts,
 }
 
 impl Tier {
@@ -112,19 +91,19 @@ impl Tier {
     pub fn new(kind: TierKind, usable_parents: usize, geometries: &[Geometry]) -> Tier {
         let per_parent: Vec<u32> = geometries.iter().map(|g| g.blocks_per_parent).collect();
         Tier {
-            kind,
             pool: Pool::new(usable_parents, &per_parent),
             groups: geometries
                 .iter()
-                .map(|geometry| GroupIndexed {
-                    prefix_closed: geometry.is_prefix_closed(),
+                .enumerate()
+                .map(|(group, geometry)| GroupIndexed {
+                    ranking: Ranking { kind, group, prefix_closed: geometry.is_prefix_closed() },
                     blocks_per_page: geometry.blocks_per_page,
                     blocks: vec![
                         Block::default();
                         usable_parents * geometry.blocks_per_parent as usize + 1
                     ],
                     canonical: Vec::new(),
-                    order: BTreeSet::new(),
+                    order: EvictionOrder::default(),
                     cached: 0,
                 })
                 .collect(),
@@ -134,7 +113,7 @@ impl Tier {
     /// A fresh block with one holder, if the pool has a slot for the group.
     pub fn acquire(&mut self, group: GroupIndex) -> Option<BlockId> {
         let block = self.pool.acquire(group)?;
-        self.groups[group].blocks[block as usize].holders = 1;
+        *self.groups[group].blocks[block as usize].holders_mut() = 1;
         self.pool.hold(group, block);
         Some(block)
     }
@@ -142,18 +121,18 @@ impl Tier {
     /// One more table holds the block.
     pub fn retain(&mut self, group: GroupIndex, block: BlockId) {
         self.owned_again(group, block);
-        let state = &mut self.groups[group].blocks[block as usize];
-        state.holders += 1;
-        if state.holders == 1 {
+        let holders = self.groups[group].blocks[block as usize].holders_mut();
+        *holders += 1;
+        if *holders == 1 {
             self.pool.hold(group, block);
         }
     }
 
     /// One table less; the block stays while it is cached.
     pub fn release(&mut self, group: GroupIndex, block: BlockId) {
-        let state = &mut self.groups[group].blocks[block as usize];
-        state.holders -= 1;
-        if state.holders == 0 {
+        let holders = self.groups[group].blocks[block as usize].holders_mut();
+        *holders -= 1;
+        if *holders == 0 {
             self.pool.let_go(group, block);
         }
         self.owned_no_more(group, block);
@@ -162,33 +141,34 @@ impl Tier {
     /// A copy in flight reads or writes the block.
     pub fn pin(&mut self, group: GroupIndex, block: BlockId) {
         self.owned_again(group, block);
-        self.groups[group].blocks[block as usize].pins += 1;
+        *self.groups[group].blocks[block as usize].pins_mut() += 1;
     }
 
     /// That copy has ended.
     pub fn unpin(&mut self, group: GroupIndex, block: BlockId) {
-        self.groups[group].blocks[block as usize].pins -= 1;
+        *self.groups[group].blocks[block as usize].pins_mut() -= 1;
         self.owned_no_more(group, block);
     }
 
     /// Before an owner comes: a block that only the index owned leaves the eviction order.
     fn owned_again(&mut self, group: GroupIndex, block: BlockId) {
         if self.owners(group, block) == 0 {
-            let rank = self.rank(group, block);
-            self.groups[group].order.remove(&rank);
+            let GroupIndexed { ranking, blocks, order, .. } = &mut self.groups[group];
+            order.remove(*ranking, blocks, block);
             self.pool.pin(group, block);
         }
     }
 
     /// After an owner went: the block is the index's alone, or free.
     fn owned_no_more(&mut self, group: GroupIndex, block: BlockId) {
-        if self.owners(group, block) > 0 {
+        let GroupIndexed { ranking, blocks, order, .. } = &mut self.groups[group];
+        let state = &blocks[block as usize];
+        if state.owners() > 0 {
             return;
         }
         self.pool.unpin(group, block);
-        if self.key(group, block).is_some() {
-            let rank = self.rank(group, block);
-            self.groups[group].order.insert(rank);
+        if state.is_cached() {
+            order.insert(*ranking, blocks, block);
         } else {
             self.pool.release(group, block);
         }
@@ -223,15 +203,20 @@ impl Tier {
         let indexed = &mut self.groups[group];
         let at = key.page.index() * indexed.blocks_per_page + key.ordinal as usize;
         if indexed.canonical.len() <= at {
-            indexed.canonical.resize(pages.capacity() * indexed.blocks_per_page, HOLE);
+            let len = pages.capacity() * indexed.blocks_per_page;
+            grow_to(&mut indexed.canonical, len, HOLE);
         }
         debug_assert_eq!(indexed.canonical[at], HOLE, "a key has one canonical block");
         indexed.canonical[at] = block;
         indexed.cached += 1;
         let state = &mut indexed.blocks[block as usize];
-        debug_assert!(state.holders + state.pins > 0 && state.key.is_none());
-        state.key = Some(key);
-        state.facts = facts;
+        debug_assert!(state.owners() > 0 && !state.is_cached());
+        state.publish(key.page, facts);
+        debug_assert_eq!(
+            state.key(indexed.blocks_per_page),
+            Some(key),
+            "its slot says the ordinal"
+        );
         pages.retain(key.page);
     }
 
@@ -251,11 +236,10 @@ impl Tier {
         change: impl FnOnce(&mut EntryFacts),
     ) {
         let state = &mut self.groups[group].blocks[block as usize];
-        debug_assert!(
-            state.holders + state.pins > 0 && state.key.is_some(),
-            "an unpinned block has a rank"
-        );
-        change(&mut state.facts);
+        debug_assert!(state.owners() > 0 && state.is_cached(), "an unpinned block has a rank");
+        let mut facts = state.facts();
+        change(&mut facts);
+        state.set_facts(facts);
     }
 
     /// Takes a block out of the index; it goes back to the pool if nothing else owns it.
@@ -265,15 +249,14 @@ impl Tier {
         group: GroupIndex,
         block: BlockId,
     ) -> BlockKey {
-        let unowned = self.owners(group, block) == 0;
-        if unowned {
-            let rank = self.rank(group, block);
-            self.groups[group].order.remove(&rank);
-        }
         let indexed = &mut self.groups[group];
+        let unowned = indexed.blocks[block as usize].is_idle();
+        if unowned {
+            indexed.order.remove(indexed.ranking, &mut indexed.blocks, block);
+        }
         let state = &mut indexed.blocks[block as usize];
-        let key = state.key.take().expect("only a cached block is evicted");
-        state.facts = EntryFacts::default();
+        let key = state.key(indexed.blocks_per_page).expect("only a cached block is evicted");
+        state.unpublish();
         indexed.canonical[key.page.index() * indexed.blocks_per_page + key.ordinal as usize] = HOLE;
         indexed.cached -= 1;
         if unowned {
@@ -285,23 +268,31 @@ impl Tier {
 
     /// The key of a cached block.
     pub fn key(&self, group: GroupIndex, block: BlockId) -> Option<BlockKey> {
-        self.groups[group].blocks[block as usize].key
+        let indexed = &self.groups[group];
+        indexed.blocks[block as usize].key(indexed.blocks_per_page)
     }
 
     /// What is remembered of a cached block.
     pub fn facts(&self, group: GroupIndex, block: BlockId) -> EntryFacts {
-        self.groups[group].blocks[block as usize].facts
+        self.groups[group].blocks[block as usize].facts()
     }
 
     /// Tables and transfers that hold a block.
     pub fn owners(&self, group: GroupIndex, block: BlockId) -> u32 {
-        let state = &self.groups[group].blocks[block as usize];
-        state.holders + state.pins
+        self.groups[group].blocks[block as usize].owners()
+    }
+
+    /// Before blocks are given up: what [`Tier::in_order`] begins with is made cheap to walk.
+    pub fn settle_order(&mut self) {
+        for GroupIndexed { ranking, blocks, order, .. } in &mut self.groups {
+            order.settle(*ranking, blocks);
+        }
     }
 
     /// The group's cached blocks that nothing else owns, first to go first.
     pub fn in_order(&self, group: GroupIndex) -> impl Iterator<Item = (Rank, BlockId)> + '_ {
-        self.groups[group].order.iter().map(|rank| (*rank, rank.block))
+        let indexed = &self.groups[group];
+        indexed.order.iter(indexed.ranking, &indexed.blocks)
     }
 
     /// How many of the group's blocks are cached, pinned ones included.
@@ -322,19 +313,6 @@ impl Tier {
     /// The block's place in the order of its tier.
     pub fn rank(&self, group: GroupIndex, block: BlockId) -> Rank {
         let indexed = &self.groups[group];
-        let state = &indexed.blocks[block as usize];
-        let facts = state.facts;
-        let (worth, epoch, class, by_slot) = match self.kind {
-            TierKind::Host => (u8::from(facts.acquired), facts.epoch, 0, 0),
-            TierKind::Device if state.key.is_none() => (0, 0, 0, 0),
-            TierKind::Device if indexed.prefix_closed => (1, facts.epoch, 2, u32::MAX - facts.slot),
-            // Probationary: a boundary that no prompt has ended at and no admission has used.
-            TierKind::Device if facts.kind == BoundaryKind::Chunk && !facts.acquired => {
-                (1, facts.epoch, 0, facts.slot)
-            }
-            TierKind::Device => (1, facts.epoch, 1, 0),
-        };
-        // Block ids of a group rise with the parent, then with the slot: ties end there.
-        Rank { worth, epoch, class, by_slot, group: group as u16, block }
+        indexed.ranking.rank(&indexed.blocks[block as usize], block)
     }
 }

@@ -100,7 +100,8 @@ pub struct BlockCopy {
     /// A load's: whether the Host's end must first be fetched from the external store. Until that has
     /// succeeded neither index names either end.
     pub fetched: bool,
-    /// A store's: whether its source turned out not to hold what its key says, or was cleared since.
+    /// Whether what it brings is not to be named: its source turned out not to hold what its key says, or
+    /// was cleared since. Of a load, fetched blocks alone.
     pub disowned: bool,
 }
 
@@ -150,14 +151,22 @@ pub struct Transfers {
     pub(super) pending: Vec<(GroupIndex, BlockKey)>,
     pinned_stores: usize,
     loads: usize,
-    /// Orders that the next plan carries.
-    pub(super) write_back: CopyOp,
+    /// Stores that the next plan carries.
+    pub(super) ordered_stores: Vec<OpId>,
+    /// Loads that the next plan carries.
     pub(super) load_back: CopyOp,
 }
 
 impl Transfers {
     /// Registers an ordered copy and numbers it.
     pub(super) fn start(&mut self, transfer: Transfer) -> OpId {
+        let op_id = self.next_op;
+        self.next_op += 1;
+        self.insert(op_id, transfer);
+        op_id
+    }
+
+    fn insert(&mut self, op_id: OpId, transfer: Transfer) {
         match &transfer {
             Transfer::Store { guard, blocks } => {
                 self.pinned_stores += usize::from(*guard == StoreGuard::PinnedUntilAck);
@@ -165,10 +174,7 @@ impl Transfers {
             }
             Transfer::Load { .. } => self.loads += 1,
         }
-        let op_id = self.next_op;
-        self.next_op += 1;
         self.in_flight.insert(op_id, transfer);
-        op_id
     }
 
     /// Takes an acknowledged copy out; `None` for a number that is not in flight.
@@ -186,24 +192,38 @@ impl Transfers {
         Some(transfer)
     }
 
-    /// What a store of this block brings is not to be named.
-    pub(super) fn disown(&mut self, group: GroupIndex, key: BlockKey) {
-        if self.is_storing(group, key) {
-            self.disown_where(|copy| (copy.group, copy.key) == (group, key));
+    /// A store that no plan has carried yet: its guard, its blocks, and, taken out of it, those that were
+    /// disowned. It ends here if it has no others.
+    pub(super) fn withdraw_disowned(
+        &mut self,
+        op_id: OpId,
+    ) -> Option<(StoreGuard, Vec<BlockCopy>, Vec<BlockCopy>)> {
+        let Some(Transfer::Store { guard, blocks }) = self.complete(op_id) else {
+            return None; // acknowledged ahead of its order
+        };
+        let (disowned, blocks): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|copy| copy.disowned);
+        if !blocks.is_empty() {
+            self.insert(op_id, Transfer::Store { guard, blocks: blocks.clone() });
         }
+        Some((guard, blocks, disowned))
     }
 
-    /// What the stores in flight bring is not to be named.
-    pub(super) fn disown_stores(&mut self) {
-        self.disown_where(|_| true);
+    /// Whether a store on its way brings what this key does not name.
+    pub(super) fn is_storing_void(&self, group: GroupIndex, key: BlockKey) -> bool {
+        let void = |copy: &BlockCopy| copy.disowned && (copy.group, copy.key) == (group, key);
+        self.is_storing(group, key)
+            && self.in_flight.values().any(|transfer| match transfer {
+                Transfer::Store { blocks, .. } => blocks.iter().any(void),
+                Transfer::Load { .. } => false,
+            })
     }
 
-    fn disown_where(&mut self, void: impl Fn(&BlockCopy) -> bool) {
+    /// What a copy in flight brings of these blocks is not to be named.
+    pub(super) fn disown_where(&mut self, void: impl Fn(&BlockCopy) -> bool) {
         for transfer in self.in_flight.values_mut() {
-            if let Transfer::Store { blocks, .. } = transfer {
-                let void = blocks.iter_mut().filter(|copy| void(copy));
-                void.for_each(|copy| copy.disowned = true);
-            }
+            let (Transfer::Store { blocks, .. } | Transfer::Load { blocks, .. }) = transfer;
+            blocks.iter_mut().filter(|copy| void(copy)).for_each(|copy| copy.disowned = true);
         }
     }
 

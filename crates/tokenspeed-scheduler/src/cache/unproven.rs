@@ -3,7 +3,9 @@
 //! both before the word comes. Should it be bad, all that was named over it holds nothing
 //! (`liveness.md` 3).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
 
 use super::admission::FirstAdmission;
 use super::coordinator::Coordinator;
@@ -32,7 +34,7 @@ pub struct Unproven(BTreeMap<Basis, Resting>);
 struct Resting {
     /// What is named over it: a load's own destinations, and what was computed over it and published. Each
     /// has a hold on its page's name.
-    named: BTreeSet<NamedBlock>,
+    named: FxHashSet<NamedBlock>,
     /// A forward's prompts that still wait for its result: each could say what became of it.
     witnesses: u32,
 }
@@ -50,7 +52,7 @@ impl Unproven {
     }
 
     /// Each basis, with all that is named over it and with its witnesses.
-    pub(super) fn all(&self) -> impl Iterator<Item = (Basis, &BTreeSet<NamedBlock>, u32)> + '_ {
+    pub(super) fn all(&self) -> impl Iterator<Item = (Basis, &FxHashSet<NamedBlock>, u32)> + '_ {
         self.0.iter().map(|(&basis, resting)| (basis, &resting.named, resting.witnesses))
     }
 }
@@ -64,7 +66,8 @@ impl Coordinator {
         basis
     }
 
-    /// A prompt has a part in the forward of a round, and the next plan may come before its result.
+    /// A prompt has a part in the forward of a round. What it computes may be published before its result:
+    /// by a plan made ahead, or where its client finishes it.
     pub fn expect_forward(&mut self, round: u64) -> Basis {
         let basis = Basis::Forward(round);
         self.unproven.0.entry(basis).or_default().witnesses += 1;
@@ -73,12 +76,14 @@ impl Coordinator {
 
     /// A request leaves the forwards whose results it has not seen. With the last of its prompts nobody
     /// could say any more that one was withheld (an engine says so before it aborts): it counts as run.
+    /// Until then what the request holds rests on it as before.
     pub fn leave_forwards(&mut self, holdings: &mut Holdings) {
         for forward in holdings.forwards.drain(..) {
             let Some(resting) = self.unproven.0.get_mut(&forward) else { continue };
             resting.witnesses -= 1;
-            if resting.witnesses == 0 {
-                self.prove(forward);
+            match resting.witnesses {
+                0 => self.prove(forward),
+                _ => holdings.rests_on.push(forward),
             }
         }
     }
@@ -139,12 +144,22 @@ impl Coordinator {
     }
 
     /// The bytes will not come: all that was named over them leaves both indices, the external store as far
-    /// as a load would look there, and the stores on their way.
+    /// as a load would look there, and the copies on their way. A forward may be said to be withheld prompt
+    /// by prompt: for those that are left it stays unproven.
     pub fn disprove(&mut self, basis: Basis) {
-        let Some(resting) = self.unproven.0.remove(&basis) else {
+        let Some(resting) = self.unproven.0.get_mut(&basis) else {
             return;
         };
-        for &(group, key) in &resting.named {
+        let named = std::mem::take(&mut resting.named);
+        if resting.witnesses == 0 {
+            self.unproven.0.remove(&basis);
+        }
+        self.transfers.disown_where(|copy| named.contains(&(copy.group, copy.key)));
+        // In an order that ranks share: what is given up first is granted first.
+        let mut named: Vec<NamedBlock> = named.into_iter().collect();
+        let place = |&(group, key): &NamedBlock| (group, *self.pages.hash(key.page), key.ordinal);
+        named.sort_by_cached_key(place);
+        for &(group, key) in &named {
             self.stored.remove(&(group, *self.pages.hash(key.page), key.ordinal));
             let ordinal = usize::from(key.ordinal);
             let block = self.device.lookup(group, key.page, ordinal);
@@ -157,8 +172,7 @@ impl Coordinator {
                     host.evict(&mut self.pages, group, block);
                 }
             }
-            self.transfers.disown(group, key);
         }
-        resting.named.iter().for_each(|(_, key)| self.pages.release(key.page));
+        named.iter().for_each(|(_, key)| self.pages.release(key.page));
     }
 }

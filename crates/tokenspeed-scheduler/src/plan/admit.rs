@@ -1,6 +1,6 @@
 //! Admitting one chunk: probe, cut, demand, admit, move on (`scheduler.md` §1).
 
-use super::batch::PrefillOp;
+use super::batch::{PrefillOp, Seat};
 use super::chunk::{Chunk, Cut, next_chunk};
 use super::demand::{PrefillReserve, prefill_demands};
 use super::refusal::least_need;
@@ -209,11 +209,10 @@ impl Round<'_> {
         self.forward_scheduled(key);
         let request = &mut self.requests[key];
         request.chunks_out += u32::from(!completes);
-        if self.rules.overlap_depth > 0 {
-            request.holdings.forwards.push(self.cache.expect_forward(self.number));
-        }
+        request.holdings.forwards.push(self.cache.expect_forward(self.number));
         self.build.push_prefill(PrefillOp {
             key,
+            seat: Seat::of(&self.requests[key]),
             chunk,
             device_hit_tokens: self.cache.tokens_of(hit.device_pages),
             host_hit_tokens: self.cache.tokens_of(hit.total_pages - hit.device_pages),

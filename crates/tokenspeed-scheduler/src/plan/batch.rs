@@ -4,13 +4,32 @@
 use super::chunk::Chunk;
 use super::output::AbortNotice;
 use super::pressure::Pressure;
-use crate::request::{Handle, RequestKey};
+use crate::request::{Handle, Request, RequestKey};
+
+/// What a batch says of a request beside its part in the forward. It is noted when the request is
+/// scheduled, so that nobody is looked at once more when the batch is written down.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat {
+    /// Row of the request pool.
+    pub row: i32,
+    /// The whole, rebased, prompt.
+    pub prompt_tokens: i32,
+}
+
+impl Seat {
+    /// A resident's.
+    pub fn of(request: &Request) -> Seat {
+        Seat { row: request.holdings.row, prompt_tokens: request.prompt_tokens as i32 }
+    }
+}
 
 /// A scheduled chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct PrefillOp {
     /// Whose.
     pub key: RequestKey,
+    /// Where.
+    pub seat: Seat,
     /// Which tokens.
     pub chunk: Chunk,
     /// Tokens that this admission found on the Device; 0 but on its first chunk.
@@ -24,6 +43,8 @@ pub struct PrefillOp {
 pub struct DecodeOp {
     /// Whose.
     pub key: RequestKey,
+    /// Where.
+    pub seat: Seat,
     /// Its first input token, where the executor cannot know it.
     pub input_id: Option<i32>,
 }
@@ -48,9 +69,14 @@ pub struct PlanBuild {
 }
 
 impl PlanBuild {
-    /// An empty round of that token budget.
-    pub fn new(budget: i64, groups: usize) -> PlanBuild {
-        PlanBuild { budget_left: budget, fresh: vec![Vec::new(); groups], ..PlanBuild::default() }
+    /// An empty round of that token budget; `decodes` is an empty list to fill.
+    pub fn new(budget: i64, groups: usize, decodes: Vec<DecodeOp>) -> PlanBuild {
+        PlanBuild {
+            budget_left: budget,
+            decodes,
+            fresh: vec![Vec::new(); groups],
+            ..PlanBuild::default()
+        }
     }
 
     /// Tokens of input that the round may still take.
@@ -99,6 +125,11 @@ impl PlanBuild {
     /// The decode steps, in scheduling order.
     pub fn decodes(&self) -> &[DecodeOp] {
         &self.decodes
+    }
+
+    /// The list of decode steps, for its memory.
+    pub fn take_decodes(&mut self) -> Vec<DecodeOp> {
+        std::mem::take(&mut self.decodes)
     }
 
     /// Whether a prompt got further: what a retraction would be for is then under way.

@@ -1,7 +1,7 @@
 //! The decode batch: every resident whose prompt is scheduled, oldest first.
 
 use super::admit::Outcome;
-use super::batch::DecodeOp;
+use super::batch::{DecodeOp, Seat};
 use super::round::Round;
 use crate::cache::Demand;
 use crate::config::Role;
@@ -42,7 +42,8 @@ impl Round<'_> {
         self.requests[key].reserve_next_tokens = None;
         self.requests.transition(key, State::Decoding);
         self.forward_scheduled(key);
-        self.build.push_decode(DecodeOp { key, input_id }, self.rules.decode_cost);
+        let seat = Seat::of(&self.requests[key]);
+        self.build.push_decode(DecodeOp { key, seat, input_id }, self.rules.decode_cost);
         Outcome::Completed
     }
 

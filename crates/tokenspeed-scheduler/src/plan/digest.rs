@@ -68,7 +68,7 @@ impl Bytes {
             device_hit_tokens,
             host_hit_tokens,
             decode_input_ids,
-            spec_candidate_ids,
+            spec_candidate_ids: _, // read decode by decode
             block_tables: _,
         } = batch;
         self.each(request_ids, |bytes, id| bytes.text(id));
@@ -84,7 +84,8 @@ impl Bytes {
         self.integers(device_hit_tokens);
         self.integers(host_hit_tokens);
         self.integers(decode_input_ids);
-        self.each(spec_candidate_ids, |bytes, candidates| bytes.integers(candidates));
+        self.length(decode_input_ids.len());
+        (0..decode_input_ids.len()).for_each(|decode| self.integers(batch.candidates(decode)));
     }
 
     fn copies(&mut self, copies: &CopyOp) {

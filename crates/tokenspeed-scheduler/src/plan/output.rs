@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::batch::{DecodeOp, PrefillOp};
+use super::batch::{DecodeOp, PrefillOp, Seat};
 use super::names::BatchNames;
 use super::round::Round;
 use super::tables::BatchTables;
 pub use super::tables::BlockTable;
 pub use crate::cache::{ChangedCell, CopyOp};
-use crate::request::{Handle, RequestKey};
+use crate::request::Handle;
 
 /// One round's orders. Vectors are one entry a request, a prefill, a decode or a cache group, as each
 /// field says; group order is that of `SchedulerConfig::cache_groups`.
@@ -97,7 +97,7 @@ pub struct Batch {
     pub host_hit_tokens: Vec<i32>,
     /// One a decode: the token where its executor cannot know it, else -1.
     pub decode_input_ids: Vec<i32>,
-    /// One list a decode: the drafter's candidates on a remote decode, empty elsewhere.
+    /// On a remote decode one list a decode, the drafter's candidates; elsewhere no list at all.
     pub spec_candidate_ids: Vec<Vec<i32>>,
     /// One table a group; empty where the engine reads the persistent tables instead.
     pub block_tables: Vec<BlockTable>,
@@ -117,7 +117,8 @@ pub fn assemble(round: Round<'_>, kept: &mut Kept) -> ExecutionPlan {
         let candidates = |op: &DecodeOp| round.requests[op.key].spec_candidate_ids.clone();
         batch.spec_candidate_ids = handed_over.iter().map(candidates).collect();
     }
-    let Round { cache, build, .. } = round;
+    let Round { cache, mut build, .. } = round;
+    kept.decodes = build.take_decodes();
     let (write_back, load_back) = cache.take_copies();
     let mut changed_cells = Vec::new();
     cache.drain_changed_cells(&mut changed_cells);
@@ -141,12 +142,26 @@ pub struct Kept {
     /// `None` for an engine that reads the persistent tables: its batches carry none.
     tables: Option<BatchTables>,
     groups: usize,
+    /// The last round's list of decode steps, for its memory: an allocator is slow with large pieces.
+    decodes: Vec<DecodeOp>,
 }
 
 impl Kept {
     /// Nothing yet, for batches with tables of so many groups.
     pub fn new(groups: usize) -> Kept {
-        Kept { names: BatchNames::default(), tables: Some(BatchTables::new(groups)), groups }
+        Kept {
+            names: BatchNames::default(),
+            tables: Some(BatchTables::new(groups)),
+            groups,
+            decodes: Vec::new(),
+        }
+    }
+
+    /// An empty list of decode steps, with room for those of the last round.
+    pub fn take_decodes(&mut self) -> Vec<DecodeOp> {
+        let mut decodes = std::mem::take(&mut self.decodes);
+        decodes.clear();
+        decodes
     }
 
     /// Whether batches carry tables from now on.
@@ -163,6 +178,11 @@ impl Kept {
 }
 
 impl Batch {
+    /// The drafter's candidates of a decode; none but on a remote decode.
+    pub fn candidates(&self, decode: usize) -> &[i32] {
+        self.spec_candidate_ids.get(decode).map_or(&[], Vec::as_slice)
+    }
+
     fn of(
         round: &Round<'_>,
         prefills: &[PrefillOp],
@@ -171,7 +191,8 @@ impl Batch {
     ) -> Batch {
         let keys = prefills.iter().map(|op| op.key).chain(decodes.iter().map(|op| op.key));
         let mut batch = Batch::default();
-        batch.add_requests(round, keys.clone(), prefills.len() + decodes.len());
+        let seats = prefills.iter().map(|op| op.seat).chain(decodes.iter().map(|op| op.seat));
+        batch.add_requests(round, seats, prefills.len() + decodes.len());
         batch.add_prefills(round, prefills);
         batch.add_decodes(round, decodes);
         batch.request_ids = kept.names.of(round.requests, &batch.handles, keys.clone());
@@ -181,22 +202,15 @@ impl Batch {
         batch
     }
 
-    fn add_requests(
-        &mut self,
-        round: &Round<'_>,
-        keys: impl Iterator<Item = RequestKey>,
-        len: usize,
-    ) {
+    fn add_requests(&mut self, round: &Round<'_>, seats: impl Iterator<Item = Seat>, len: usize) {
         self.handles.reserve_exact(len);
         self.request_pool_indices.reserve_exact(len);
         self.prefill_lengths.reserve_exact(len);
         self.input_lengths.reserve_exact(len);
-        for key in keys {
-            let request = &round.requests[key];
-            let row = request.holdings.row;
+        for Seat { row, prompt_tokens } in seats {
             self.handles.push(round.rows.handle(row));
             self.request_pool_indices.push(row);
-            self.prefill_lengths.push(request.prompt_tokens as i32);
+            self.prefill_lengths.push(prompt_tokens);
         }
     }
 
@@ -223,6 +237,5 @@ impl Batch {
         let width = round.rules.decode_width as i32;
         self.input_lengths.extend(ops.iter().map(|_| width));
         self.decode_input_ids.extend(ops.iter().map(|op| op.input_id.unwrap_or(-1)));
-        self.spec_candidate_ids.resize_with(ops.len(), Vec::new);
     }
 }

@@ -2,7 +2,7 @@
 //! (`scheduler.md` §3.1 and §3.2).
 
 use super::admit::Outcome;
-use super::batch::{DecodeOp, PrefillOp};
+use super::batch::{DecodeOp, PrefillOp, Seat};
 use super::chunk::Chunk;
 use super::demand::{PrefillReserve, landing_demands};
 use super::round::Round;
@@ -23,7 +23,8 @@ impl Round<'_> {
             // The drafter's candidates lie behind the prompt: the slots were reserved when it completed.
             if sampled && self.take_decode_slots(key) {
                 self.requests.transition(key, State::RemoteDecoding);
-                self.build.push_remote_decode(DecodeOp { key, input_id: Some(last) });
+                let seat = Seat::of(&self.requests[key]);
+                self.build.push_remote_decode(DecodeOp { key, seat, input_id: Some(last) });
             } else {
                 at += 1;
             }
@@ -79,6 +80,7 @@ impl Round<'_> {
         self.requests.transition(key, State::RemotePrefilling);
         self.build.set_remote_prefill(PrefillOp {
             key,
+            seat: Seat::of(&self.requests[key]),
             chunk,
             device_hit_tokens: begin,
             host_hit_tokens: 0,

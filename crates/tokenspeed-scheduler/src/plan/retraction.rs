@@ -115,23 +115,28 @@ impl Round<'_> {
         if self.keeps_batch() {
             return self.requests.youngest_local_resident();
         }
-        let rank = |key: RequestKey| {
+        let rank = |key: RequestKey, releasable: usize| {
             let request = &self.requests[key];
             let order = match request.state() {
                 State::Prefilling { .. } => (0, Reverse(request.prompt_tokens), 0),
-                _ => {
-                    let releasable = self.cache.releasable_parents(&request.holdings) as i64;
-                    (1, Reverse(releasable), request.num_tokens())
-                }
+                _ => (1, Reverse(releasable as i64), request.num_tokens()),
             };
             (order, request.submission)
         };
-        self.requests
-            .local_residents()
-            .filter(|&key| {
-                exemption == Exemption::Falls || !self.requests[key].reserve_covers_generation()
-            })
-            .min_by_key(|&key| rank(key))
+        let candidates = self.requests.local_residents().filter(|&key| {
+            exemption == Exemption::Falls || !self.requests[key].reserve_covers_generation()
+        });
+        // Tables are walked only of those that could be better than the best so far.
+        let mut best = None;
+        for key in candidates {
+            let holdings = &self.requests[key].holdings;
+            let at_best = (rank(key, holdings.releasable_at_most()), key);
+            if best.is_none_or(|best| at_best < best) {
+                let found = (rank(key, self.cache.releasable_parents(holdings)), key);
+                best = Some(best.map_or(found, |best| found.min(best)));
+            }
+        }
+        best.map(|(_, key)| key)
     }
 
     /// Gives the freed blocks to the request that they were freed for, if it may join the batch. One

@@ -17,51 +17,54 @@ pub use set::{RequestKey, RequestSet};
 pub use waiting::Refusal;
 
 use crate::cache::{Computed, Holdings, Progress};
+use crate::growth::make_room;
 use crate::identity::PageId;
 
-/// A live request.
+/// A live request. What every decode step reads comes first, in as few cache lines as may be: with
+/// thousands of requests a round costs little else than the memory that it touches.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Request {
-    /// The client's name for it.
-    pub id: Arc<str>,
-    /// Submission number: the order in which requests are considered.
-    pub submission: u64,
     /// Where it stands; changed through [`RequestSet::transition`] only.
     pub(crate) state: State,
+    /// Forwards that were scheduled and whose results have not landed (`scheduler.md` §2). They are
+    /// out against the blocks held, so the count goes with them.
+    pub forwards_out: u32,
+    /// How many of them compute an intermediate chunk: their results bring no token.
+    pub chunks_out: u32,
+    /// Results that were out when an engine took the blocks (`Retract`). They should never come, since
+    /// the forward was withheld; one that does and fits nothing that is owed is passed over.
+    pub late_results: u32,
+    /// The round that scheduled the oldest of them; meaningful while `forwards_out > 0`.
+    pub owed_since_round: u64,
     /// Prompt and output.
     pub tokens: Vec<i32>,
-    /// The complete prefix pages of `tokens`, each named once.
-    pub pages: Vec<PageId>,
     /// Tokens of the prompt as it was submitted.
     pub submitted_tokens: i64,
     /// Tokens of the rebased prompt: a retraction makes all tokens so far a prompt to compute again.
     pub prompt_tokens: i64,
     /// Token budget of the output; 0 where it was not declared.
     pub max_new_tokens: i64,
+    /// The complete prefix pages of `tokens`, each named once.
+    pub pages: Vec<PageId>,
+    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
+    pub reserve_next_tokens: Option<i64>,
+    /// The drafter's candidates that came with the last result.
+    pub spec_candidate_ids: Vec<i32>,
+    /// What it holds of the cache.
+    pub holdings: Holdings,
+    /// The client's name for it.
+    pub id: Arc<str>,
+    /// Submission number: the order in which requests are considered.
+    pub submission: u64,
     /// Retractions for capacity: each widens the headroom of the next admission (`scheduler.md` §4).
     pub retractions: i64,
     /// Whether its present stay began as a readmission.
     pub recovering: bool,
     /// Retractions for its own want of a block while it had the pool to itself.
     pub stuck_alone: u32,
-    /// What it holds of the cache.
-    pub holdings: Holdings,
-    /// Forwards that were scheduled and whose results have not landed (`scheduler.md` §2). They are
-    /// out against the blocks held, so the count goes with them.
-    pub forwards_out: u32,
-    /// How many of them compute an intermediate chunk: their results bring no token.
-    pub chunks_out: u32,
-    /// The round that scheduled the oldest of them; meaningful while `forwards_out > 0`.
-    pub owed_since_round: u64,
-    /// Results that were out when an engine took the blocks (`Retract`). They should never come, since
-    /// the forward was withheld; one that does and fits nothing that is owed is passed over.
-    pub late_results: u32,
     /// The handle under which it was last seated, while it is not.
     pub last_handle: Option<Handle>,
-    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
-    pub reserve_next_tokens: Option<i64>,
-    /// The drafter's candidates that came with the last result.
-    pub spec_candidate_ids: Vec<i32>,
 }
 
 /// Room for output that a request takes at least when it has none left, in tokens.
@@ -86,11 +89,12 @@ impl Request {
         self.num_tokens() - self.submitted_tokens
     }
 
-    /// Appends output. Memory grows by an eighth at a time, so that little of it stays unused.
+    /// Appends output. Memory grows by an eighth at a time: to move it costs as much as all else in a
+    /// decode step, and less would be moved more often.
     pub fn append_tokens(&mut self, tokens: &[i32]) {
-        let room = self.tokens.capacity() - self.tokens.len();
-        if room < tokens.len() {
-            self.tokens.reserve_exact(tokens.len().max(TOKENS_STEP + self.tokens.len() / 8));
+        if self.tokens.capacity() - self.tokens.len() < tokens.len() {
+            let step = TOKENS_STEP.max(self.tokens.len() / 8);
+            make_room(&mut self.tokens, tokens.len().max(step));
         }
         self.tokens.extend_from_slice(tokens);
     }

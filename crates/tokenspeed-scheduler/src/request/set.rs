@@ -12,6 +12,7 @@ use super::handle::Handle;
 use super::lifecycle::State;
 use super::outputs::OutputLengths;
 use super::waiting::{Queued, WaitingLine};
+use crate::growth::grow_to;
 use crate::identity::PageId;
 
 /// Place of a live request. Used again after it has ended: never keep one across calls.
@@ -68,9 +69,7 @@ impl RequestSet {
         let key = RequestKey(at);
         self.by_id.insert(request.id.clone(), key);
         for page in &request.pages {
-            if self.last_with.len() <= page.index() {
-                self.last_with.resize(page.index() + 1, key);
-            }
+            grow_to(&mut self.last_with, page.index() + 1, key);
             self.last_with[page.index()] = key;
         }
         self.places[at as usize] = Some(request);

@@ -15,15 +15,8 @@ impl Scheduler {
     /// # Errors
     /// [`Error::UnexpectedEvent`], [`Error::ResultNotOwed`], [`Error::BadResult`],
     /// [`Error::BadReserve`] or [`Error::UnknownOperation`] for one that cannot happen.
-    pub fn advance(&mut self, events: Vec<Event>) -> Result<()> {
-        self.advance_by(&events)
-    }
-
-    /// The same, of events that the caller keeps.
-    ///
-    /// # Errors
-    /// As [`Scheduler::advance`].
-    pub fn advance_by(&mut self, events: &[Event]) -> Result<()> {
+    pub fn advance(&mut self, events: impl AsRef<[Event]>) -> Result<()> {
+        let events = events.as_ref();
         let mut foresight = Foresight::for_events(events.len());
         for event in events {
             self.foresee(event, &mut foresight)?;

@@ -99,6 +99,7 @@ impl Scheduler {
     pub fn next_execution_plan(&mut self) -> Result<ExecutionPlan> {
         self.round += 1;
         let groups = self.rules.config.cache_groups.len();
+        let (budget, decodes) = (self.rules.config.max_scheduled_tokens, self.kept.take_decodes());
         let mut round = Round {
             rules: &self.rules,
             cache: &mut self.cache,
@@ -107,7 +108,7 @@ impl Scheduler {
             retraction_epoch: &mut self.retraction_epoch,
             retractions_since_token: &mut self.retractions_since_token,
             number: self.round,
-            build: PlanBuild::new(self.rules.config.max_scheduled_tokens, groups),
+            build: PlanBuild::new(budget, groups, decodes),
             feedback: AdmissionFeedback::default(),
         };
         round.plan();

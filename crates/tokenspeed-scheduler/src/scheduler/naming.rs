@@ -2,6 +2,7 @@
 //! (`cache.md` §4).
 
 use super::Scheduler;
+use crate::growth::make_room;
 use crate::identity::PageId;
 use crate::request::RequestKey;
 
@@ -42,6 +43,7 @@ impl Scheduler {
         }
         for tokens in request.tokens[named..].chunks_exact(granularity) {
             let page = self.cache.name_next_page(request.pages.last().copied(), tokens);
+            make_room(&mut request.pages, 1);
             request.pages.push(page);
         }
     }

@@ -72,7 +72,8 @@ fn put(
     for (slot, _) in mask.chars().enumerate().filter(|&(_, mark)| mark == '1') {
         let key = BlockKey { page: prompt[slot / per_page], ordinal: (slot % per_page) as u16 };
         let block = tier.acquire(group).expect("the tier is large");
-        tier.publish(pages, group, block, key, EntryFacts::default());
+        let facts = EntryFacts { slot: slot as u32, ..EntryFacts::default() };
+        tier.publish(pages, group, block, key, facts);
     }
 }
 

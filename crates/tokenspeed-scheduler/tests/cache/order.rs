@@ -94,3 +94,39 @@ fn the_host_gives_up_what_no_admission_acquired_then_the_oldest() {
     ];
     assert_eq!(order(TierKind::Host, &entries), [2, 3, 1, 0]);
 }
+
+#[test]
+fn the_order_holds_however_blocks_enter_and_leave_it() {
+    const BLOCKS: u32 = 64;
+    for kind in [TierKind::Device, TierKind::Host] {
+        for group in [full(4, 1), state(4, 1)] {
+            let geometry = Geometry::new(&group, 4);
+            let mut tier = Tier::new(kind, BLOCKS as usize, &[geometry]);
+            let mut pages = PrefixPages::default();
+            let hashes = ContentHash::pages_of(&tokens(1, 4 * BLOCKS as i32), 4);
+            for (slot, hash) in (0..BLOCKS).zip(hashes) {
+                let key = BlockKey { page: pages.intern(hash), ordinal: 0 };
+                let block = tier.acquire(0).expect("the tier is large");
+                let kind = if slot % 3 == 0 { Endpoint } else { Chunk };
+                let epoch = u64::from(slot % 5) + 1;
+                tier.publish(&mut pages, 0, block, key, facts(epoch, slot, kind, slot % 7 == 0));
+            }
+            // All of them in an order of no meaning, then some out, and back in another.
+            let shuffled = |step: u32| (0..BLOCKS).map(move |at| at * step % BLOCKS + 1);
+            shuffled(29).for_each(|block| tier.release(0, block));
+            for round in 0..4 {
+                let mut ranked: Vec<_> =
+                    tier.block_ids(0).map(|block| (tier.rank(0, block), block)).collect();
+                ranked.sort_unstable();
+                assert!(tier.in_order(0).eq(ranked.iter().copied()), "{kind:?}, round {round}");
+                tier.settle_order();
+                assert!(tier.in_order(0).eq(ranked), "{kind:?}, round {round}, settled");
+                assert_eq!(tier.evictable_blocks(0), BLOCKS as usize);
+                let some = || shuffled(37).skip(round * 8).take(20);
+                some().for_each(|block| tier.retain(0, block));
+                assert_eq!(tier.in_order(0).count(), BLOCKS as usize - 20);
+                some().for_each(|block| tier.release(0, block));
+            }
+        }
+    }
+}

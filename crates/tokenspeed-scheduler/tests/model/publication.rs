@@ -121,9 +121,6 @@ impl Model {
             return true;
         };
         let canonical = entry.block;
-        if canonical == own && matches!(progress.by, By::Departure { gives_way: true }) {
-            return false;
-        }
         entry.epoch = holding.epoch;
         entry.kind = entry.kind.max(kind);
         if canonical != own {

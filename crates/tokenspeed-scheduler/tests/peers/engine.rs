@@ -14,6 +14,7 @@ pub fn config(role: Role, groups: Vec<CacheGroupConfig>) -> SchedulerConfig {
         max_scheduled_tokens: 64,
         max_batch_size: 8,
         cache_groups: groups,
+        enable_kv_cache_events: true,
         ..SchedulerConfig::default()
     }
 }
@@ -109,6 +110,8 @@ impl Engine {
 
     /// The next plan, in short.
     pub fn round(&mut self) -> &str {
+        // A router may ask one rank what is cached: their plans agree all the same.
+        self.ranks[0].drain_kv_events().expect("the checkers find nothing");
         self.plan = self.both(|rank| rank.next_execution_plan()).expect("there is always a plan");
         let plan = &self.plan;
         let stores = plan.write_back.op_ids.iter().map(|&op_id| Event::WriteBackDone { op_id });

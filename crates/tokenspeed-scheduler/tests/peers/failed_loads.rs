@@ -323,6 +323,32 @@ fn the_store_is_not_asked_for_what_was_computed_over_a_failed_load() {
     nothing_is_found(&mut engine, "backed up, failure");
 }
 
+/// Nor does it get there: what was computed over a load and not yet ordered to be stored is not ordered any
+/// more, and a store on its way is not believed to have brought it.
+#[test]
+fn what_was_computed_over_a_failed_load_is_not_backed_up() {
+    for ordered in [false, true] {
+        let mut engine =
+            Engine::new(&SchedulerConfig { enable_l3_storage: true, ..with_host(Role::Fused) });
+        let load = computed_over_a_load(&mut engine);
+        engine.finish("b");
+        if ordered {
+            engine.round();
+        }
+        engine.tell(failure(load));
+        if !ordered {
+            engine.round();
+        }
+        let stored = engine.plan.write_back.num_blocks();
+        assert_eq!(stored, usize::from(ordered), "the third page");
+        let hashes = engine.scheduler().prefix_hashes_for_tokens(&tokens(1, 14));
+        let keys = engine.scheduler().expand_prefix_keys(&hashes[2..2 + stored]);
+        engine.register(keys.expect("its own hashes"));
+        engine.end_copies();
+        nothing_is_found(&mut engine, "backed up");
+    }
+}
+
 /// What a load or a store still brings is not found behind a clear.
 #[test]
 fn a_clear_is_not_undone_by_a_copy_in_flight() {
@@ -369,4 +395,132 @@ fn what_a_withheld_forward_was_to_compute_is_not_found() {
     engine.round();
     let at = engine.plan.batch.request_ids.iter().position(|id| **id == *"z").expect("it runs");
     assert_eq!(engine.plan.batch.extend_prefix_lens[at], 8);
+}
+
+/// Nor, told prompt by prompt with a plan between, what a partner's plan made ahead has published since the
+/// first word; nor what a partner published that its client finished before its result, at any depth.
+#[test]
+fn a_forward_may_be_said_to_be_withheld_prompt_by_prompt() {
+    let partners = |depth| {
+        let mut engine = Engine::new(&SchedulerConfig {
+            overlap_schedule_depth: depth,
+            enable_mixed_prefill_decode: true,
+            ..config(Role::Fused, vec![full("full", 4)])
+        });
+        engine.submit("x", tokens(1, 6), 0).expect("the pool can run it");
+        engine.submit("y", tokens(2, 10), 0).expect("the pool can run it");
+        assert_eq!(engine.round(), "P x y");
+        engine
+    };
+    let withheld = |engine: &mut Engine, id: &str| {
+        engine.tell(Event::Retract { request_id: id.into() });
+    };
+    let nothing_of_y_is_found = |engine: &mut Engine, at: &str| {
+        engine.submit("z", tokens(2, 10), 0).expect("the pool can run it");
+        engine.round();
+        assert!(engine.plan.batch.extend_prefix_lens.iter().all(|&hit| hit == 0), "{at}");
+    };
+
+    let mut engine = partners(1);
+    withheld(&mut engine, "x");
+    assert_eq!(engine.round(), "P x; D y");
+    withheld(&mut engine, "y");
+    nothing_of_y_is_found(&mut engine, "word by word");
+
+    for depth in [0, 1] {
+        let mut engine = partners(depth);
+        engine.finish("y");
+        withheld(&mut engine, "x");
+        nothing_of_y_is_found(&mut engine, "finished ahead of its result");
+    }
+}
+
+/// A peer may still be at the blocks of a prompt that is given up: what rests on its forward is known as
+/// long as a partner could say that it was withheld.
+#[test]
+fn a_prompt_that_is_given_up_beside_a_partner_keeps_what_it_rests_on() {
+    let mut engine = Engine::new(&SchedulerConfig {
+        overlap_schedule_depth: 1,
+        max_scheduled_tokens: 8,
+        ..config(Role::P, vec![full("full", 4)])
+    });
+    engine.arrive("x", tokens(1, 4), 5);
+    engine.arrive("y", tokens(2, 20), 5);
+    assert_eq!(engine.round(), "P x y");
+    assert_eq!(engine.round(), "P y");
+    engine.abort("y");
+    engine.tell(Event::Retract { request_id: "x".into() });
+    engine.failed("y");
+    engine.arrive("z", tokens(2, 20), 5);
+    engine.round();
+    assert_eq!(engine.plan.batch.extend_prefix_lens.last(), Some(&0));
+}
+
+/// A page that was computed over a fetch, backed up, lost, and is being fetched itself when the first fetch
+/// turns out to have failed: what comes is not named.
+#[test]
+fn a_fetch_under_way_of_what_was_computed_over_a_failed_one_is_not_found() {
+    let mut engine = Engine::new(&SchedulerConfig {
+        enable_l3_storage: true,
+        num_device_pages: 13,
+        num_host_pages: 6,
+        ..config(Role::Fused, vec![full("full", 4)])
+    });
+    let register = |engine: &mut Engine, pages: std::ops::Range<usize>| {
+        let hashes = engine.scheduler().prefix_hashes_for_tokens(&tokens(1, 14));
+        let keys = engine.scheduler().expand_prefix_keys(&hashes[pages]).expect("its own hashes");
+        engine.register(keys);
+    };
+    let run = |engine: &mut Engine, id: &str, tokens: Vec<i32>| {
+        engine.submit(id, tokens, 0).expect("the pool can run it");
+        engine.round();
+        engine.result(id, &[7]);
+        engine.finish(id);
+        engine.round();
+        engine.end_stores();
+    };
+    register(&mut engine, 0..2);
+    run(&mut engine, "b", tokens(1, 14));
+    register(&mut engine, 2..3);
+    for other in 2..8 {
+        run(&mut engine, &format!("w{other}"), tokens(other, 21));
+    }
+    engine.submit("c", tokens(1, 14), 0).expect("the pool can run it");
+    engine.round();
+    assert_eq!(engine.plan.load_back.prefetch_from_storage, [[1, 1, 1]]);
+    engine.tell(failure(0));
+    engine.end_copies();
+    engine.round();
+    assert!(engine.plan.batch.extend_prefix_lens.iter().all(|&hit| hit <= 8), "page 3 is found");
+}
+
+/// What is given up for a failed load goes in an order of its content: the numbers that stand for pages
+/// differ where one rank has told a router more.
+#[test]
+fn ranks_agree_on_what_a_failed_load_gives_up() {
+    let mut engine = Engine::new(&SchedulerConfig {
+        num_device_pages: 33,
+        num_host_pages: 7,
+        ..config(Role::Fused, vec![full("full", 4)])
+    });
+    let run = |engine: &mut Engine, id: &str, tokens: Vec<i32>| {
+        engine.submit(id, tokens, 0).expect("the pool can run it");
+        engine.round();
+        let load = engine.plan.load_back.op_ids.first().copied();
+        engine.result(id, &[7]);
+        engine.finish(id);
+        engine.round();
+        engine.end_stores();
+        load
+    };
+    run(&mut engine, "old", tokens(9, 25));
+    engine.round();
+    assert!(engine.clear_cache());
+    engine.round();
+    run(&mut engine, "z", tokens(1, 5));
+    assert!(engine.clear_l1_cache());
+    let load = run(&mut engine, "b", tokens(1, 25)).expect("its first page lies on the Host");
+    engine.tell(failure(load));
+    run(&mut engine, "c", tokens(2, 13));
+    run(&mut engine, "d", tokens(3, 13));
 }
