@@ -99,7 +99,9 @@ class Rival:
         if not chunks and not decodes:
             return Plan(None)
         admitted = [self._prompts.get(chunk.request) != chunk.prompt for chunk in chunks]
-        again = [c.request for c, new in zip(chunks, admitted) if new and c.request in self._prompts]
+        again = [
+            c.request for c, new in zip(chunks, admitted) if new and c.request in self._prompts
+        ]
         self._prompts.update((chunk.request, chunk.prompt) for chunk in chunks)
         requests = [chunk.request for chunk in chunks] + list(decodes)
         begins = np.array([chunk.begin for chunk in chunks], dtype=np.int64)
