@@ -1,7 +1,7 @@
 """Other schedulers behind the calls that `tokenspeed.simulate.Player` makes of ours.
 
-They are played without a Host tier. A handle is a request's place in the trace plus one, for as long
-as the request lives, and so is its row.
+They are played without a Host tier. A handle is a request's place in the trace plus one, for as
+long as the request lives, and so is its row.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Side:
     """
 
     def __init__(self, module: str, world: World, policy: str | None = None) -> None:
-        """`policy`: a ``PressurePolicy`` by name; None: the module's own, which the reference has."""
+        """`policy`: a ``PressurePolicy`` by name; None: the module's own, as the reference has."""
         self._api = importlib.import_module(module)
         config = build_config(self._api, world)
         if policy is not None:
