@@ -161,24 +161,26 @@ def _cells(play: Play) -> list[str]:
 
 
 def _plot(found: dict[Key, Play], path: Path) -> None:
-    """Rounds over the pool, a panel a world; each as a multiple of the fewest at 120 %."""
+    """Rounds over the pool, a panel a world, a line a side."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     names = list(dict.fromkeys(world for world, _, _ in found))
+    tones = {side: f"C{at}" for at, side in enumerate(dict.fromkeys(side for *_, side in found))}
     figure, panels = pyplot.subplots(
         1, len(names), figsize=(3.2 * len(names), 3.4), squeeze=False, layout="constrained"
     )
     for panel, name in zip(panels[0], names):
-        for side in dict.fromkeys(side for world, _, side in found if world == name):
+        for side, tone in tones.items():
             points = [
                 (percent, play["rounds"])
                 for (world, percent, who), play in found.items()
                 if (world, who) == (name, side) and "rounds" in play
             ]
-            panel.plot(*zip(*sorted(points)), "o-", ms=3, lw=1.2, label=side) if points else None
+            xs, ys = zip(*sorted(points)) if points else ((), ())
+            panel.plot(xs, ys, "o-", color=tone, ms=3, lw=1.2, label=side)
         panel.set(title=name, xlabel="pool, % of need", yscale="log")
         panel.grid(alpha=0.3, which="both")
     panels[0][0].set_ylabel("rounds until all are done")
