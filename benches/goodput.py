@@ -1,95 +1,213 @@
-"""How much of an engine a policy keeps when memory is short: rounds until all requests are done.
+"""How much of an engine a scheduler keeps when memory is short: rounds until all requests are done.
 
-One world (500 requests of 1,024 + 512 tokens, 256 rows) over pools of 20 % to 120 % of what its
-rows come to need, in virtual time. `docs/goodput.md` has the results.
+Worlds and slices of traces, all requests there at once, in virtual time, over pools of 20 % to
+120 % of what their requests come to hold in an ample one. Every play is kept in a file: the same
+command goes on where it was left, with what another interpreter has installed as well.
+`docs/goodput.md` has the results.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import multiprocessing
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-from tokenspeed.simulate import Player, Scenario, Standstill, Trace
-from tokenspeed.simulate.ledger import Ledger
+from goodput_worlds import SIDES, WORLDS, Side, World
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-REQUESTS, PROMPT_TOKENS, OUTPUT_TOKENS = 500, 1024, 512
-ROWS, PAGE_TOKENS = 256, 64
+Key = tuple[str, int, str]
+"""World, percent of need, side."""
+Play = dict[str, Any]
+"""What came of it; `note` where it did not end."""
 
+DEFAULT_SIDES = "goodput,goodput host,document declared,reference declared,vllm"
 HEADINGS = (
-    *("pool", "budgets", "mode", "tier", "rounds", "mean batch", "retractions", "most of one"),
-    *("recomputed", "GB copied", "time per token, 99th / median"),
+    *("world", "pool", "scheduler", "rounds", "batch", "retracted", "most of one", "recomputed"),
+    *("GB copied", "first token, s", "99th", "per token, ms", "99th / median", "passed over, s"),
 )
-
-
-def world() -> Trace:
-    """The requests, all there at once; no two prompts begin alike."""
-    return Trace(
-        "world",
-        np.zeros(REQUESTS),
-        np.full(REQUESTS, PROMPT_TOKENS, dtype=np.int64),
-        np.full(REQUESTS, OUTPUT_TOKENS, dtype=np.int64),
-        np.zeros(0, dtype=np.int32),
-        np.zeros(REQUESTS + 1, dtype=np.int64),
-    )
-
-
-def scenarios(percents: list[int], policy: str) -> Iterator[tuple[str, Scenario]]:
-    """Every variant of every pool, with its label."""
-    needed = ROWS * -(-(PROMPT_TOKENS + OUTPUT_TOKENS) // PAGE_TOKENS)
-    for percent in percents:
-        for declared in (True, False):
-            for mixed in (True, False):
-                for host in (False, True):
-                    label = (
-                        f"{percent} % | {'declared' if declared else 'undeclared'} | "
-                        f"{'mixed' if mixed else 'unmixed'} | {'host' if host else 'none'}"
-                    )
-                    yield (
-                        label,
-                        Scenario.of(
-                            {
-                                "num_device_pages": needed * percent // 100 + 1,
-                                "num_host_pages": 4 * needed if host else 0,
-                                "prefix_granularity": PAGE_TOKENS,
-                                "max_scheduled_tokens": 8 * PROMPT_TOKENS,
-                                "max_batch_size": ROWS,
-                                "enable_mixed_prefill_decode": mixed,
-                                "max_new_tokens": -1 if declared else 0,
-                                "pressure_policy": policy,
-                            }
-                        ),
-                    )
-
-
-def row(ledger: Ledger) -> str:
-    """What became of a world, as cells."""
-    rounds = ledger.rounds.table()
-    generating_s = (ledger.finished_s - ledger.first_token_s) / (OUTPUT_TOKENS - 1)
-    median, last = np.percentile(generating_s, [50, 99])
-    return (
-        f"{len(ledger.rounds):,} | {(rounds['prefills'] + rounds['decodes']).mean():.0f} | "
-        f"{ledger.retractions.sum():,} | {ledger.retractions.max()} | "
-        f"{ledger.recomputed_tokens / ledger.prefilled_tokens:.1%} | "
-        f"{(ledger.write_back_bytes + ledger.load_back_bytes) / 1e9:.1f} | {last / median:.2f}"
-    )
+PATIENCE_S = 900.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--policy", choices=("goodput", "document"), default="goodput")
-    parser.add_argument("--pools", default="20,40,60,80,100,120", help="percents of need")
-    arguments = parser.parse_args()
-    print(f"| {' | '.join(HEADINGS)} |")
-    print("|---" * len(HEADINGS) + "|")
-    for label, scenario in scenarios(
-        [int(p) for p in arguments.pools.split(",")], arguments.policy
-    ):
+    options = _parser().parse_args()
+    console = Console(width=None if Console().is_terminal else 200)
+    sides = [_side(name) for name in options.sides.split(",")]
+    worlds = [WORLDS[name] for name in options.worlds.split(",")]
+    percents = [int(percent) for percent in options.pools.split(",")]
+    keys = [(w.name, p, s.name) for w in worlds for p in percents for s in sides]
+    played = dict(_kept(options.state))
+    if not options.report:
+        for key, play in _plays([key for key in keys if key not in played], options.traces):
+            played[key] = play
+            with options.state.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, play]) + "\n")
+    found = {key: played[key] for key in keys if key in played}
+    console.print(_table(found))
+    if options.plot:
+        _plot(found, options.plot)
+
+
+def _side(name: str) -> Side:
+    """'goodput host' names 'goodput, host'."""
+    return next(side for side in SIDES.values() if side.name.replace(",", "") == name)
+
+
+def _kept(path: Path) -> Iterator[tuple[Key, Play]]:
+    """What earlier runs played; a run that was cut off may have left half a line."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
-            cells = row(Player(world(), scenario).run())
-        except Standstill as error:
-            cells = f"stands still: {str(error)[:60]} | | | | | |"
-        print(f"| {label} | {cells} |", flush=True)
+            (world, percent, side), play = json.loads(line)
+        except ValueError:
+            continue
+        yield (world, percent, side), play
+
+
+def _plays(keys: list[Key], traces: Path) -> Iterator[tuple[Key, Play]]:
+    """Plays each in a process of its own, that may end or hang."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    context = multiprocessing.get_context("spawn")
+    needs: dict[str, int] = {}
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+        bar = progress.add_task("", total=len(keys))
+        for key in keys:
+            progress.update(bar, description=f"{key[0]}, {key[1]} %, {key[2]}")
+            if SIDES[key[2]].is_here():
+                pipe, theirs = context.Pipe()
+                child = context.Process(
+                    target=_play, args=(theirs, key, traces, needs.get(key[0])), daemon=True
+                )
+                child.start()
+                theirs.close()
+                try:
+                    play = pipe.recv() if pipe.poll(PATIENCE_S) else {"note": "takes too long"}
+                except EOFError:
+                    play = {"note": "its process ended"}
+                child.kill()
+                child.join()
+                needs[key[0]] = play.get("need_pages", needs.get(key[0]))
+                yield key, play
+            progress.advance(bar)
+
+
+def _play(pipe: Any, key: Key, traces: Path, need_pages: int | None) -> None:
+    os.environ.setdefault("SPDLOG_LEVEL", "off")
+    name, percent, side = key
+    world: World = WORLDS[name]
+    trace = world.trace(traces)
+    need = need_pages or world.need_pages(trace)
+    pages = max(need * percent // 100, world.least_pages(trace))
+    play: Play = {"need_pages": need, "pages": pages}
+    try:
+        report = SIDES[side].play(world, trace, pages)
+    except Exception as error:
+        play["note"] = f"{type(error).__name__}: {error}"[:80]
+    else:
+        first, each = report.latency.time_to_first_token_s, report.latency.time_per_output_token_s
+        cache, outcome = report.cache, report.outcome
+        play |= {
+            "rounds": report.planning.forwards,
+            "batch": report.planning.requests_per_forward,
+            "unserved": outcome.refused_requests + outcome.aborted_requests,
+            "retractions": cache.retractions,
+            "retractions_max": cache.retractions_max,
+            "recomputed": cache.recomputed_rate,
+            "copied_bytes": cache.write_back_bytes + cache.load_back_bytes,
+            "first_token_s": [first.p50, first.p99],
+            "per_token_s": [each.p50, each.p99],
+            "passed_over_s": report.latency.passed_over_s.max,
+            "duration_s": outcome.duration_s,
+        }
+    pipe.send(play)
+
+
+def _table(found: dict[Key, Play]) -> Table:
+    table = Table(*HEADINGS)
+    for heading, column in zip(HEADINGS, table.columns):
+        column.no_wrap = True
+        column.justify = "left" if heading in ("world", "scheduler") else "right"
+    last = None
+    for (world, percent, side), play in found.items():
+        if last not in (None, (world, percent)):
+            table.add_section()
+        head = ["", ""] if last == (world, percent) else [world, f"{percent} %"]
+        last = (world, percent)
+        table.add_row(*head, side, *_cells(play))
+    return table
+
+
+def _cells(play: Play) -> list[str]:
+    if "note" in play:
+        return [play["note"][:24]]
+    first, each = play["first_token_s"], play["per_token_s"]
+    return [
+        f"{play['rounds']:,}",
+        f"{play['batch']:.1f}",
+        f"{play['retractions']:,}",
+        f"{play['retractions_max']}",
+        f"{play['recomputed']:.1%}",
+        f"{play['copied_bytes'] / 1e9:.1f}",
+        f"{first[0]:.1f}",
+        f"{first[1]:.1f}",
+        f"{1e3 * each[0]:.1f}",
+        f"{each[1] / each[0]:.2f}",
+        f"{play['passed_over_s']:.1f}",
+    ]
+
+
+def _plot(found: dict[Key, Play], path: Path) -> None:
+    """Rounds over the pool, a panel a world, a line a side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(world for world, _, _ in found))
+    tones = {side: f"C{at}" for at, side in enumerate(dict.fromkeys(side for *_, side in found))}
+    figure, panels = pyplot.subplots(
+        1, len(names), figsize=(3.2 * len(names), 3.4), squeeze=False, layout="constrained"
+    )
+    for panel, name in zip(panels[0], names):
+        for side, tone in tones.items():
+            points = [
+                (percent, play["rounds"])
+                for (world, percent, who), play in found.items()
+                if (world, who) == (name, side) and "rounds" in play
+            ]
+            xs, ys = zip(*sorted(points)) if points else ((), ())
+            panel.plot(xs, ys, "o-", color=tone, ms=3, lw=1.2, label=side)
+        panel.set(title=name, xlabel="pool, % of need", yscale="log")
+        panel.grid(alpha=0.3, which="both")
+    panels[0][0].set_ylabel("rounds until all are done")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.savefig(path)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    sides = ", ".join(name.replace(",", "") for name in SIDES)
+    parser.add_argument("--pools", default="20,40,60,80,100,120", help="percents of need")
+    parser.add_argument("--worlds", default=",".join(WORLDS), help="of: " + ", ".join(WORLDS))
+    parser.add_argument("--sides", default=DEFAULT_SIDES, help=f"of: {sides}".replace("%", "%%"))
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        default=Path(__file__).parents[2] / "shared" / "data" / "traces",
+        metavar="FOLDER",
+        help="where the traces lie (shared/data/traces beside the repository)",
+    )
+    parser.add_argument("--state", type=Path, default=Path("goodput.jsonl"), help="what was played")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="SVG or PNG; needs matplotlib")
+    parser.add_argument("--report", action="store_true", help="play nothing, print the table")
+    return parser
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from .world import ROLES, World
 
 OURS = "tokenspeed.scheduler"
 THEIRS = "tokenspeed_scheduler"
+POLICIES = ("document", "goodput")
+"""Pressure policies of our side; the reference has the first alone."""
 
 EXAMPLES = """\
 A world is one seed: configuration, requests, timing of results and acknowledgements.
@@ -45,8 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     os.environ.setdefault("SPDLOG_LEVEL", "off")
     console = Console()
-    ours = partial(Side, options.ours)
-    theirs = None if options.theirs == "none" else partial(Side, options.theirs)
+    ours = partial(Side, options.ours, policy=options.policy.capitalize())
+    alone = options.theirs == "none" or options.policy != POLICIES[0]
+    theirs = None if alone else partial(Side, options.theirs)
     first, last = options.seeds if options.seed is None else (options.seed, options.seed + 1)
     worlds = [world_from_seed(s, options.role, options.family) for s in range(first, last)]
     if options.show:
@@ -119,6 +122,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--family", choices=FAMILIES, default=FAMILIES[0], help="what the worlds are about (plain)"
+    )
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default=POLICIES[0],
+        help=f"pressure_policy; ours plays alone but under the first ({POLICIES[0]})",
     )
     parser.add_argument("--jobs", type=int, default=1, help="child processes (1)")
     parser.add_argument("--shrink", action="store_true", help="make each failing world small")

@@ -32,9 +32,13 @@ class Side:
     that one list of events serves both sides though their operation ids may differ.
     """
 
-    def __init__(self, module: str, world: World) -> None:
+    def __init__(self, module: str, world: World, policy: str | None = None) -> None:
+        """`policy`: a ``PressurePolicy`` by name; None: the module's own, as the reference has."""
         self._api = importlib.import_module(module)
-        self._scheduler = self._api.Scheduler(build_config(self._api, world))
+        config = build_config(self._api, world)
+        if policy is not None:
+            config.pressure_policy = getattr(self._api.PressurePolicy, policy)
+        self._scheduler = self._api.Scheduler(config)
         self._group_ids = [group.id for group in world.groups]
         self._operations: dict[tuple[int, str, int], int] = {}
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tests.conformance.__main__ import POLICIES
 from tests.conformance.player import MakeSide
 from tests.conformance.side import Side
 from tests.conformance.workers import Pool
@@ -37,6 +38,7 @@ left.
 examples:
   python -m tests.worlds --seeds 0:100000 --jobs 2      both sides
   python -m tests.worlds --seeds 0:5000 --theirs none   ours alone
+  python -m tests.worlds --policy goodput               ours alone, under the other policy
   python -m tests.worlds --seeds 0:100000 --report      the tables of what was played so far
 
 The exit code is 1 if a world does not end on our side.
@@ -50,8 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     wide = Console(width=max(console.width, 120))
     numbers = range(*options.seeds)
-    sides: dict[str, MakeSide] = {options.ours: partial(Mirrored, options.ours)}
-    if options.theirs != "none":
+    compared = options.policy == POLICIES[0]
+    ours = options.ours if compared else f"{options.ours}, {options.policy}"
+    sides: dict[str, MakeSide] = {
+        ours: partial(Mirrored, options.ours, policy=options.policy.capitalize())
+    }
+    if options.theirs != "none" and compared:
         sides[options.theirs] = partial(Side, options.theirs)
     state = State(options.state)
     started_s = time.monotonic()
@@ -61,11 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
     seconds = time.monotonic() - started_s
     for side in sides:
         wide.print(table(side, state.of(numbers, side)))
-    for line in failures(state.of(numbers, options.ours), options.limit):
+    played = state.of(numbers, ours)
+    for line in failures(played, options.policy, options.limit):
         console.print(escape(line), highlight=False, soft_wrap=True)
     console.print(f"{count} plays in {seconds:.0f} s; kept in {state.path}", soft_wrap=True)
-    ours = state.of(numbers, options.ours)
-    return int(any(entry.ending != Ending.FINISHED for entry in ours))
+    return int(any(entry.ending != Ending.FINISHED for entry in played))
 
 
 def _play(
@@ -115,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--seeds", type=_seeds, default=(0, 1000), metavar="A:B", help="worlds A to B-1 (0:1000)"
+    )
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default=POLICIES[0],
+        help=f"pressure_policy; ours plays alone but under the first ({POLICIES[0]})",
     )
     parser.add_argument("--jobs", type=int, default=1, help="child processes (1)")
     parser.add_argument(

@@ -19,26 +19,31 @@ class DigestsDiffer(Exception):
 class Chained(Side):
     """One rank; `digest` covers its plans so far, each chained to the one before."""
 
-    def __init__(self, module: str, world: World) -> None:
-        super().__init__(module, world)
+    def __init__(self, module: str, world: World, policy: str | None = None) -> None:
+        super().__init__(module, world, policy)
         self.digest = 0
 
     def read(self, plan: Any) -> Plan:
         self.digest = plan.digest(self.digest)
         return super().read(plan)
 
+    def follow(self, other: Side) -> None:
+        """Plans beside `other`, whose operations it shares: of its own plan the digest is read."""
+        self.digest = self._scheduler.next_execution_plan().digest(self.digest)
+        self._operations = other._operations
+
 
 class Mirrored(Chained):
     """Two ranks behind the surface of one. What is asked of it is answered by the first."""
 
-    def __init__(self, module: str, world: World) -> None:
-        super().__init__(module, world)
-        self._mirror = Chained(module, world)
+    def __init__(self, module: str, world: World, policy: str | None = None) -> None:
+        super().__init__(module, world, policy)
+        self._mirror = Chained(module, world, policy)
 
     def plan(self, round_: int) -> Plan:
         """Raises `DigestsDiffer`."""
         plan = super().plan(round_)
-        self._mirror.plan(round_)
+        self._mirror.follow(self)
         if self.digest != self._mirror.digest:
             raise DigestsDiffer(f"{self.digest:016x}, mirrored {self._mirror.digest:016x}")
         return plan

@@ -28,14 +28,14 @@ def table(title: str, entries: list[Played]) -> Table:
     return result
 
 
-def failures(entries: list[Played], limit: int) -> Iterator[str]:
+def failures(entries: list[Played], policy: str, limit: int) -> Iterator[str]:
     """The first failed worlds, each with the command that shows it."""
     failed = [entry for entry in entries if entry.ending != Ending.FINISHED]
     for entry in failed[:limit]:
         strand = strand_of(entry.number)
         yield f"world {entry.number}: {entry.what}"
         yield (
-            f"    python -m tests.conformance --theirs none --role {strand.role}"
+            f"    python -m tests.conformance --theirs none --policy {policy} --role {strand.role}"
             f" --family {strand.family} --seed {seed_of(entry.number)} --show"
         )
     if len(failed) > limit:

@@ -69,8 +69,10 @@ class Player:
         *,
         sample_s: float | None = None,
         on_progress: OnProgress | None = None,
+        scheduler: Any = None,
     ) -> None:
         """`sample_s`: virtual seconds between samples of the gauges; None: a 1000th of the trace.
+        `scheduler`: another one to play, with the calls that are made here; None: the scenario's.
 
         May raise `ConfigurationRefused`.
         """
@@ -79,11 +81,7 @@ class Player:
         self._sample_s = trace.span_s / 1000 if sample_s is None else sample_s
         self._on_progress = on_progress
         self._ledger = Ledger(trace)
-        try:
-            self._scheduler = Scheduler(scenario.engine.scheduler_config())
-        except ConfigError as error:
-            raise ConfigurationRefused(str(error)) from error
-        self._scheduler.use_persistent_tables(True)  # no forward reads the plans' block tables
+        self._scheduler = _scheduler_of(scenario) if scheduler is None else scheduler
         self._depth = scenario.engine.overlap_schedule_depth
 
         bytes_per_s = scenario.link.host_link_gb_per_s * 1e9
@@ -388,3 +386,12 @@ class Player:
             )
         )
         self._next_sample_s = self._now_s + self._sample_s
+
+
+def _scheduler_of(scenario: Scenario) -> Scheduler:
+    try:
+        scheduler = Scheduler(scenario.engine.scheduler_config())
+    except ConfigError as error:
+        raise ConfigurationRefused(str(error)) from error
+    scheduler.use_persistent_tables(True)  # no forward reads the plans' block tables
+    return scheduler

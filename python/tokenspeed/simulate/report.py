@@ -89,6 +89,9 @@ class Latency:
     """(last token - first token) / (tokens - 1), over requests of two tokens or more."""
     end_to_end_s: Distribution
     """From arrival to the last token."""
+    passed_over_s: Distribution
+    """How much later than first in, first out: by which the first token came behind the earliest
+    one of a later arrival; 0 where none came before."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,8 @@ class CacheUse:
     """Tokens that prefills computed, recomputed and replayed ones included."""
     recomputed_tokens: int
     """Tokens computed again after a retraction."""
+    recomputed_rate: float
+    """Their share of the prefilled tokens."""
     replayed_tokens: int
     """Tokens fed again behind a hit."""
     write_back_bytes: int
@@ -135,6 +140,8 @@ class Planning:
 
     plans: int
     forwards: int
+    requests_per_forward: float
+    """The mean batch."""
     plan_build_us: Distribution
     """Real microseconds of a call of next_execution_plan."""
     replay_s: float
@@ -192,12 +199,7 @@ class Report:
             latency=_latency(ledger),
             cache=_cache(ledger),
             pool=_pool(ledger, scenario),
-            planning=Planning(
-                len(ledger.plan_ns),
-                len(ledger.rounds),
-                Distribution.of(np.array(ledger.plan_ns) / 1e3),
-                ledger.wall_s,
-            ),
+            planning=_planning(ledger),
             refused=[asdict(ended) for ended in ledger.refused],
             aborted=[asdict(ended) for ended in ledger.aborted],
             series=_series(ledger, scenario.page_bytes),
@@ -271,6 +273,26 @@ def _latency(ledger: Ledger) -> Latency:
         Distribution.of((ledger.first_token_s - arrival_s)[~np.isnan(ledger.finished_s)]),
         Distribution.of(generating_s / gaps[several]),
         Distribution.of(ledger.finished_s - arrival_s),
+        Distribution.of(_passed_over_s(ledger.first_token_s)),
+    )
+
+
+def _passed_over_s(first_token_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One entry a request, in order of arrival; NaN where it got no token."""
+    came_s = np.where(np.isnan(first_token_s), np.inf, first_token_s)
+    earliest_behind = np.append(np.minimum.accumulate(came_s[::-1])[::-1][1:], np.inf)
+    return np.maximum(first_token_s - earliest_behind, 0.0)
+
+
+def _planning(ledger: Ledger) -> Planning:
+    rounds = ledger.rounds.table()
+    batches = rounds["prefills"] + rounds["decodes"]
+    return Planning(
+        len(ledger.plan_ns),
+        len(ledger.rounds),
+        float(batches.mean()) if len(batches) else 0.0,
+        Distribution.of(np.array(ledger.plan_ns) / 1e3),
+        ledger.wall_s,
     )
 
 
@@ -286,6 +308,7 @@ def _cache(ledger: Ledger) -> CacheUse:
         host_hit_rate=host / prompts if prompts else 0.0,
         prefilled_tokens=ledger.prefilled_tokens,
         recomputed_tokens=ledger.recomputed_tokens,
+        recomputed_rate=ledger.recomputed_tokens / max(ledger.prefilled_tokens, 1),
         replayed_tokens=ledger.replayed_tokens,
         write_back_bytes=ledger.write_back_bytes,
         load_back_bytes=ledger.load_back_bytes,

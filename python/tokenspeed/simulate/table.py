@@ -22,6 +22,7 @@ def latency_rows(report: Report) -> list[tuple[str, Distribution, float]]:
         ("Time to first token", latency.time_to_first_token_s, 1.0),
         ("Time per output token", latency.time_per_output_token_s, 1.0),
         ("End to end", latency.end_to_end_s, 1.0),
+        ("Passed over by later arrivals", latency.passed_over_s, 1.0),
         ("Plan build (real time)", report.planning.plan_build_us, 1e-6),
     ]
 
@@ -37,6 +38,9 @@ def sections(report: Report) -> list[tuple[str, list[Row]]]:
     retractions = (
         f"{units.count(cache.retractions)} of {units.count(cache.retracted_requests)} requests"
     )
+    recomputed = (
+        f"{units.count(cache.recomputed_tokens)} tokens, {units.share(cache.recomputed_rate)}"
+    )
     return [
         (
             "Requests",
@@ -44,6 +48,7 @@ def sections(report: Report) -> list[tuple[str, list[Row]]]:
                 ("Finished", units.count(outcome.finished_requests)),
                 ("Refused when submitted", units.count(outcome.refused_requests)),
                 ("Ended by the scheduler", units.count(outcome.aborted_requests)),
+                ("Most retractions of one", units.count(cache.retractions_max)),
                 ("Duration (virtual)", units.seconds(outcome.duration_s)),
                 ("Device busy", units.share(outcome.busy_fraction)),
             ],
@@ -55,6 +60,7 @@ def sections(report: Report) -> list[tuple[str, list[Row]]]:
                 ("Output tokens", f"{units.count(round(outcome.output_tokens_per_s))} /s"),
                 ("Prompt tokens", f"{units.count(round(outcome.prompt_tokens_per_s))} /s"),
                 ("Forwards", units.count(planning.forwards)),
+                ("Requests in each, mean", f"{planning.requests_per_forward:,.1f}"),
                 ("Replayed in (real time)", units.seconds(planning.replay_s)),
             ],
         ),
@@ -75,7 +81,7 @@ def sections(report: Report) -> list[tuple[str, list[Row]]]:
                 ("Held, mean", f"{units.count(round(pool.active_pages_mean))} pages"),
                 ("Held, most", f"{units.count(pool.active_pages_max)} pages"),
                 ("Retractions", retractions),
-                ("Recomputed", f"{units.count(cache.recomputed_tokens)} tokens"),
+                ("Recomputed", recomputed),
             ],
         ),
     ]

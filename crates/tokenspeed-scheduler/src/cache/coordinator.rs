@@ -159,6 +159,14 @@ impl Coordinator {
         parents + (0..self.geometries.len()).map(slack).sum::<u64>()
     }
 
+    /// What so many blocks a group weigh in that measure, rounded in favour of fitting.
+    pub fn weight_of(&self, blocks: &[i64]) -> u64 {
+        let weigh = |(geometry, &blocks): (&Geometry, &i64)| {
+            blocks.max(0) as u64 * (PARENT_WEIGHT / u64::from(geometry.blocks_per_parent))
+        };
+        self.geometries.iter().zip(blocks).map(weigh).sum()
+    }
+
     /// Pages that either index has learned of since the last call.
     pub fn take_newly_cached(&mut self) -> Vec<PageId> {
         std::mem::take(&mut self.newly_cached)

@@ -86,6 +86,7 @@ impl Round<'_> {
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
         let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
         if left.is_some_and(|left| !self.cache.leaves(&request.holdings, first, &demands, &left)) {
+            self.note_refusal(key, chunk, hit);
             return Outcome::NoCapacity;
         }
         request.holdings.uncached = uncached;
@@ -128,7 +129,9 @@ impl Round<'_> {
         // What the Host can take of a fetch changes unseen: such a prompt is tried every round.
         let fetches = self.cache.fetches(hit, &request.pages);
         if request.state().admits_like_new_prompt() && !fetches {
-            let refusal = least_need(self.rules, self.cache, request, chunk, hit);
+            let mut refusal = least_need(self.rules, self.cache, request, chunk, hit);
+            refusal.need = refusal.need.max(self.least_secured(key, hit));
+            let request = &self.requests[key];
             self.requests.waiting.refuse((request.submission, key), refusal);
         }
     }

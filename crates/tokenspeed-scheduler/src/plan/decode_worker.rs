@@ -27,7 +27,7 @@ impl Round<'_> {
         }
         self.schedule_decode_batch(0);
         // A newcomer could take the very blocks that a recovery waits for (`scheduler.md` §4, §5).
-        if line == Line::Free {
+        if line == Line::Free && !self.is_sealed_by_stalled() {
             self.schedule_new_prompts();
         }
     }

@@ -91,15 +91,12 @@ impl Round<'_> {
     /// it may be whom a retraction would be for.
     pub(super) fn schedule_new_prompts(&mut self) {
         let mut budget = self.build.budget_left();
+        let room = self.room_for_newcomers();
         let waiting = &self.requests.waiting;
-        let mut again: BTreeSet<_> = waiting.within(self.cache.room()).collect();
+        let mut again: BTreeSet<_> = waiting.within(room).collect();
         again.extend(waiting.cheaper_below(budget));
         let mut from = 0;
-        let mut refused = 0;
         loop {
-            if self.has_looked_ahead(refused) {
-                return;
-            }
             for page in self.cache.take_newly_cached() {
                 self.requests.waiting.reconsider(page);
             }
@@ -118,16 +115,17 @@ impl Round<'_> {
             let Some(queued @ (submission, key)) = next else {
                 return;
             };
+            if self.is_held_for_oldest(key) {
+                return;
+            }
             from = submission + 1;
-            if !blocker_wanted && waiting.is_hopeless(queued, self.cache.room(), budget) {
+            let room = self.room_for_newcomers();
+            if !blocker_wanted && self.requests.waiting.is_hopeless(queued, room, budget) {
                 continue;
             }
             match self.schedule_first_chunk(key) {
                 Outcome::Incomplete => return,
-                Outcome::NoCapacity => {
-                    self.blocked(key);
-                    refused += 1;
-                }
+                Outcome::NoCapacity => self.blocked(key),
                 Outcome::Completed | Outcome::NotNow => {}
             }
         }

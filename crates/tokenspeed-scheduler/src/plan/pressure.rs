@@ -14,22 +14,17 @@ use std::cmp::Reverse;
 
 use super::admit::Outcome;
 use super::round::Round;
-use crate::cache::Geometry;
+use crate::cache::{Geometry, Hit};
 use crate::config::GroupKind;
 use crate::request::{Request, RequestKey, RequestSet};
 
-/// Steps that are secured for every resident when another is admitted, in tokens. Fewer, and newcomers are
-/// retracted soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
+/// Steps that are secured for every resident when another is admitted, in tokens, as far as what caution
+/// keeps for them goes ([`Caution`](crate::request::caution::Caution)). Fewer, and newcomers are retracted
+/// soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
-/// Those steps keep at most one part in so many of a pool from an admission.
-const SECURED_PARTS: i64 = 8;
-
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
-const OVERTAKEN_MOST: u32 = 128;
-
-/// Prompts that do not fit before a round looks no further down the line.
-const LOOK_AHEAD: usize = 64;
+const OVERTAKEN_MOST: u32 = 512;
 
 /// Retractions after which a request is a victim no more, unless nobody else could move.
 const RETRACTIONS_MOST: i64 = 3;
@@ -83,10 +78,10 @@ impl Round<'_> {
         self.feedback.pressure.yielding == Some(key)
     }
 
-    /// Whether no further prompt is to be tried in this round, of which so many did not fit.
-    pub(super) fn has_looked_ahead(&self, refused: usize) -> bool {
-        let held = self.requests.waiting.overtaken() >= OVERTAKEN_MOST;
-        self.keeps_batch() && refused >= if held { 1 } else { LOOK_AHEAD }
+    /// Whether a waiting prompt may not be admitted because the oldest one is the next.
+    pub(super) fn is_held_for_oldest(&self, key: RequestKey) -> bool {
+        let waiting = &self.requests.waiting;
+        self.keeps_batch() && waiting.overtaken() >= OVERTAKEN_MOST && waiting.first() != Some(key)
     }
 
     /// Takes a younger resident's blocks for an older one that lacks some: of those that gave way least
@@ -122,6 +117,46 @@ impl Round<'_> {
         if !self.keeps_batch() || self.requests.residents().next().is_none() {
             return None;
         }
+        self.look_out();
+        let rest = expected_rest(self.requests, key);
+        let own = |geometry: &Geometry| {
+            Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end))
+        };
+        Some(self.reserved(own))
+    }
+
+    /// What the pool could hold at most for newcomers, beside what is left to the residents, in the measure
+    /// of [`Coordinator::room`](crate::cache::Coordinator::room).
+    pub(super) fn room_for_newcomers(&mut self) -> u64 {
+        let room = self.cache.room();
+        if !self.keeps_batch() || self.requests.waiting.is_empty() {
+            return room;
+        }
+        if self.requests.residents().next().is_none() {
+            return u64::MAX; // Nothing is left to anybody then, nor is a whole prompt secured.
+        }
+        self.look_out();
+        room.saturating_sub(self.cache.weight_of(&self.reserved(|_| Outlook::default())))
+    }
+
+    /// What a refused prompt needs at least for a whole: its first chunk is not admitted without the rest.
+    pub(super) fn least_secured(&self, key: RequestKey, hit: &Hit) -> u64 {
+        if !self.keeps_batch() {
+            return 0;
+        }
+        let tokens = self.requests[key].prompt_tokens;
+        let missing = |geometry: &Geometry| match geometry.kind {
+            GroupKind::Full => {
+                (geometry.slots_for(tokens) - geometry.hit_slots(hit.device_pages)) as i64
+            }
+            _ => 0,
+        };
+        let blocks: Vec<i64> = self.cache.geometries().iter().map(missing).collect();
+        self.cache.weight_of(&blocks)
+    }
+
+    /// Makes the outlook of this round, once.
+    fn look_out(&mut self) {
         let geometries = self.cache.geometries();
         let outlook = &mut self.feedback.pressure.outlook;
         if outlook.is_empty() {
@@ -130,14 +165,18 @@ impl Round<'_> {
                 add(outlook, self.requests, resident, geometries);
             }
         }
-        let rest = expected_rest(self.requests, key);
+    }
+
+    /// Blocks a group that stay for the residents, and for a newcomer of that outlook.
+    fn reserved(&self, newcomer: impl Fn(&Geometry) -> Outlook) -> Vec<i64> {
         let left = |(geometry, all): (&Geometry, &Outlook)| {
-            let own = Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end));
+            let own = newcomer(geometry);
             let pool = geometry.blocks_in(self.rules.config.usable_device_parents());
-            let most = pool / SECURED_PARTS;
+            let most = self.requests.caution.of(pool);
             all.owed + own.owed + (all.steps + own.steps).min(most)
         };
-        Some(geometries.iter().zip(outlook.iter()).map(left).collect())
+        let outlook = &self.feedback.pressure.outlook;
+        self.cache.geometries().iter().zip(outlook).map(left).collect()
     }
 
     /// Counts a request that was just admitted among the residents.

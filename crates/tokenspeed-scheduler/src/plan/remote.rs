@@ -56,16 +56,17 @@ impl Round<'_> {
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = landing_demands(self.rules, self.cache.geometries(), chunk, reserve);
         let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
-        if left.is_some_and(|left| !self.cache.leaves(&request.holdings, first, &demands, &left)) {
-            return Outcome::NoCapacity;
-        }
+        let leaves =
+            left.is_none_or(|left| self.cache.leaves(&request.holdings, first, &demands, &left));
         request.holdings.uncached = uncached;
+        let holdings = &mut request.holdings;
         let fresh = &mut self.build.fresh;
-        let admitted =
-            self.cache.admit(&mut request.holdings, Some(first), &demands, Progress::NONE, fresh);
-        if admitted.is_err() {
+        if !leaves
+            || self.cache.admit(holdings, Some(first), &demands, Progress::NONE, fresh).is_err()
+        {
             // A shorter hit needs more, a longer one is watched for, and no budget matters.
-            let need = self.cache.need(hit, &demands, true);
+            let need = self.cache.need(hit, &demands, true).max(self.least_secured(key, hit));
+            let request = &self.requests[key];
             let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
             let queued = (request.submission, key);
             self.requests.waiting.refuse(queued, Refusal { need, budget_floor: 0, watched });

@@ -182,6 +182,7 @@ impl Round<'_> {
     pub(super) fn retract(&mut self, key: RequestKey) {
         let snapshot = self.cache.host().is_some();
         *self.retraction_epoch += 1;
+        self.requests.caution.note_retraction();
         let request = &mut self.requests[key];
         let epoch = self.rules.place_among_readmissions(request.submission, *self.retraction_epoch);
         let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Request;
+use super::caution::Caution;
 use super::handle::Handle;
 use super::lifecycle::State;
 use super::outputs::OutputLengths;
@@ -52,6 +53,8 @@ pub struct RequestSet {
     spent: Vec<RequestKey>,
     /// How long the outputs of those that are gone were.
     pub outputs: OutputLengths,
+    /// What retractions have taught.
+    pub caution: Caution,
 }
 
 impl RequestSet {

@@ -106,7 +106,7 @@ impl WaitingLine {
 
     /// The refused that a pool of that room could hold after all.
     pub fn within(&self, room: u64) -> impl Iterator<Item = Queued> + '_ {
-        self.by_need.range(..(room + 1, from(0))).map(|entry| entry.1)
+        self.by_need.range(..(room.saturating_add(1), from(0))).map(|entry| entry.1)
     }
 
     /// The refused that could need less in a round of that budget.

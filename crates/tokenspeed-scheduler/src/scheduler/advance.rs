@@ -116,6 +116,7 @@ impl Scheduler {
     pub(super) fn finish_request(&mut self, key: RequestKey) {
         let output_tokens = self.requests[key].generated_tokens();
         self.requests.outputs.note(output_tokens);
+        self.requests.caution.note_finish();
         let request = &mut self.requests[key];
         if request.state().is_resident() {
             let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);

@@ -214,6 +214,49 @@ fn scenario_08_the_document_retracts_undeclared_requests_again_and_again() {
     }
 }
 
+/// Small prompts arrive without an end and keep the pool full; how many of them are admitted past a prompt
+/// that is too large for what they leave, until it is.
+fn passed_over(hosts: i64, mixed: bool, declared: bool) -> usize {
+    let policy = PressurePolicy::Goodput;
+    let mut engine =
+        Engine::new(&World { B: 4, P: 32, H: hosts, mixed, policy, ..World::default() });
+    let ask = |at: u64| R(6 + (mix(at, 1) % 4) as i64, 4 + (mix(at, 2) % 8) as i64);
+    let ask = |at: u64| if declared { ask(at) } else { ask(at).undeclared() };
+    let mut arrived = 0;
+    let mut admitted_at = Vec::new();
+    let large = engine.world.rows as usize;
+    while engine.round < 4_000 {
+        while engine.scheduler.waiting_size() < 4 {
+            let id = format!("r{arrived:05}");
+            let asked = if arrived == large { R(100, 4) } else { ask(arrived as u64) };
+            engine.submit(&[(&id, asked)]);
+            arrived += 1;
+        }
+        engine.round();
+        for at in 0..engine.plan.batch.num_extends {
+            let number: usize = engine.plan.batch.request_ids[at][1..].parse().expect("a number");
+            if number == large {
+                return admitted_at.iter().filter(|&&number| number > large).count();
+            }
+            if engine.plan.batch.extend_prefix_lens[at] == 0 {
+                admitted_at.push(number);
+            }
+        }
+    }
+    panic!("passed over by {} and more", admitted_at.len());
+}
+
+/// Nobody is passed over for ever (`docs/goodput.md`): by 512 others, and then it is the next.
+#[test]
+fn a_prompt_that_does_not_fit_is_passed_over_so_often_and_no_more() {
+    for (hosts, mixed) in VARIANTS {
+        for declared in [false, true] {
+            let count = passed_over(hosts, mixed, declared);
+            assert!((400..=512).contains(&count), "{hosts}, {mixed}, {declared}: {count}");
+        }
+    }
+}
+
 /// Leaves the first tokens of common streams on the Host alone.
 pub fn put_on_host(engine: &mut Engine, streams: &[(u64, i64)]) {
     for &(stream, tokens) in streams {

@@ -1,4 +1,4 @@
-//! Accepted implies schedulable (`liveness.md` 1 and 4; `scheduler.md` §1.4): on every role, whoever is
+//! Accepted implies schedulable (`liveness.md` 1 and 4; `scheduler.md` §1.4): on every role, under every policy, whoever is
 //! accepted runs to its end alone on an idle pool, be it empty or full of what is cached, and comes
 //! back after a retraction; and one token more than the bound is refused by name. Small configurations are
 //! enumerated, large ones sampled.
@@ -9,7 +9,7 @@ mod random;
 mod space;
 
 use tokenspeed_scheduler::capacity::request_token_limit;
-use tokenspeed_scheduler::{Error, Role, Scheduler, SchedulerConfig};
+use tokenspeed_scheduler::{Error, PressurePolicy, Role, Scheduler, SchedulerConfig};
 
 use alone::{Alone, spec};
 use space::{Random, sampled, small};
@@ -78,11 +78,14 @@ fn check(config: &SchedulerConfig, bound: i64, prompts: &[i64]) -> usize {
             match needed <= bound {
                 true => {
                     accepted += 1;
-                    Alone::new(config, prompt, budget)
-                        .and_then(|mut alone| alone.run())
-                        .unwrap_or_else(|what| {
-                            panic!("prompt {prompt}, budget {budget}, bound {bound}: {what}\n{config:#?}")
-                        });
+                    for pressure_policy in policies(config.role) {
+                        let config = &SchedulerConfig { pressure_policy, ..config.clone() };
+                        Alone::new(config, prompt, budget)
+                            .and_then(|mut alone| alone.run())
+                            .unwrap_or_else(|what| {
+                                panic!("prompt {prompt}, budget {budget}, bound {bound}: {what}\n{config:#?}")
+                            });
+                    }
                 }
                 false => refused(config, prompt, budget, bound),
             }
@@ -94,6 +97,14 @@ fn check(config: &SchedulerConfig, bound: i64, prompts: &[i64]) -> usize {
         refused(config, 1, beyond.max(config.decode_input_tokens + 1), bound);
     }
     accepted
+}
+
+/// A prefill worker retracts nobody, whatever the policy.
+fn policies(role: Role) -> Vec<PressurePolicy> {
+    match role {
+        Role::P => vec![PressurePolicy::Document],
+        Role::D | Role::Fused => vec![PressurePolicy::Document, PressurePolicy::Goodput],
+    }
 }
 
 /// By name, and with the bound that it breaks; nothing has changed.
