@@ -281,7 +281,8 @@ def _passed_over_s(first_token_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """One entry a request, in order of arrival; NaN where it got no token."""
     came_s = np.where(np.isnan(first_token_s), np.inf, first_token_s)
     earliest_behind = np.append(np.minimum.accumulate(came_s[::-1])[::-1][1:], np.inf)
-    return np.maximum(first_token_s - earliest_behind, 0.0)
+    passed_s: NDArray[np.float64] = np.maximum(first_token_s - earliest_behind, 0.0)
+    return passed_s
 
 
 def _planning(ledger: Ledger) -> Planning:
