@@ -270,6 +270,12 @@ MUTANTS = (
         "a_landing_over_a_load_that_fails_starts_over_when_it_has_landed",
     ),
     Mutant(
+        "what is cached is given up in order (cache.md §7)",
+        "cache/order.rs",
+        "            run.sorted = run.sorted && rank_of(run.last) < rank;",
+        "",
+    ),
+    Mutant(
         "goodput: loads and pinned stores defer it",
         "plan/pressure.rs",
         "            || !self.cache.transfers().owe_nothing()",

@@ -19,7 +19,7 @@ POLICIES = {policy.name.lower(): policy for policy in PressurePolicy}
 
 @dataclass(frozen=True)
 class Engine:
-    """The scheduler's configuration, under its own names (spec/api.md): a fused engine whose model
+    """The scheduler's configuration, under its own names (`api.md`): a fused engine whose model
     has one full-history cache group with a block a prefix page."""
 
     num_device_pages: int = setting(

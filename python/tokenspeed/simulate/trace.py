@@ -64,7 +64,7 @@ class Trace:
         """The prompt of one request, `[prompt_tokens]` int32, made anew at each call.
 
         Block number b is the token b and 511 zeros; a private tail is the request's own token and
-        zeros. A page's content hash covers the pages before it (spec/cache.md §4), so two prompts
+        zeros. A page's content hash covers the pages before it (`cache.md` §4), so two prompts
         match exactly as far as their block numbers do.
         """
         count = int(self.prompt_tokens[request])
