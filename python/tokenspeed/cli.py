@@ -303,7 +303,12 @@ def rerun(recording: Path, until: int | None, show: bool, quiet: bool) -> None:
 @commands.command(short_help="Show an engine's cache events as they come.")
 @click.argument("endpoint")
 @click.option("--replay", metavar="ENDPOINT", help="Where to ask for what was missed.")
-@click.option("--topic", default="", metavar="TEXT", help="Only topics that begin so; what a replay brings has none.")
+@click.option(
+    "--topic",
+    default="",
+    metavar="TEXT",
+    help="Only topics that begin so; what a replay brings has none.",
+)
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N batches.")
 def events(endpoint: str, replay: str | None, topic: str, count: int | None) -> None:
     """Show what enters and leaves the prefix cache of the engine that publishes at ENDPOINT.
