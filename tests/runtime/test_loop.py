@@ -169,6 +169,18 @@ def test_a_close_with_work_in_flight() -> None:
         assert not any("tokenspeed-forward" in thread.name for thread in threading.enumerate())
 
 
+def test_an_end_that_is_asked_for_too_late_is_not_the_next_requests() -> None:
+    """Who asks means the request that had the name, and a client may use it again."""
+    loop = plain(Toy([ToyLayer("full")], 2))
+    for end in (loop.abort, loop.finish):
+        loop.submit(Request("a", PROMPT, 3))
+        assert drain(loop)[-1].finish_reason == "length"
+        end("a")
+        loop.submit(Request("a", PROMPT, 3))
+        assert drain(loop)[-1].finish_reason == "length"
+    loop.close()
+
+
 def test_requests_that_cannot_be_taken() -> None:
     loop = plain(Toy([ToyLayer("full")], 2))
     loop.submit(Request("a", PROMPT, 3))
