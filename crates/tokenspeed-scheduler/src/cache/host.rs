@@ -243,9 +243,9 @@ impl Coordinator {
             let Some(Transfer::Store { guard, blocks }) = self.transfers.complete(op_id) else {
                 continue;
             };
-            let (void, blocks): (Vec<_>, Vec<_>) =
+            let (disowned, blocks): (Vec<_>, Vec<_>) =
                 blocks.into_iter().partition(|copy| copy.disowned);
-            void.into_iter().for_each(|copy| self.complete_store(guard, copy));
+            disowned.into_iter().for_each(|copy| self.complete_store(guard, copy));
             if !blocks.is_empty() {
                 self.transfers.insert(op_id, Transfer::Store { guard, blocks });
             }

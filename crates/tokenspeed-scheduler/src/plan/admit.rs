@@ -131,7 +131,6 @@ impl Round<'_> {
         if request.state().admits_like_new_prompt() && !fetches {
             let mut refusal = least_need(self.rules, self.cache, request, chunk, hit);
             refusal.need = refusal.need.max(self.least_secured(key, hit));
-            let request = &self.requests[key];
             self.requests.waiting.refuse((request.submission, key), refusal);
         }
     }

@@ -119,9 +119,11 @@ impl Round<'_> {
                 return;
             }
             from = submission + 1;
-            let room = self.room_for_newcomers();
-            if !blocker_wanted && self.requests.waiting.is_hopeless(queued, room, budget) {
-                continue;
+            if !blocker_wanted {
+                let room = self.room_for_newcomers();
+                if self.requests.waiting.is_hopeless(queued, room, budget) {
+                    continue;
+                }
             }
             match self.schedule_first_chunk(key) {
                 Outcome::Incomplete => return,

@@ -19,17 +19,19 @@ const LEAST_PARTS: i64 = 256;
 /// them lowers it by as large a part of itself.
 const WEIGHT: i64 = 128;
 
+/// What can be learned at most: together with the least share, the first one.
+const LEARNED_MOST: i64 = WHOLE / FIRST_PARTS - WHOLE / LEAST_PARTS;
+
 impl Default for Caution {
     fn default() -> Caution {
-        Caution { learned: WHOLE / FIRST_PARTS - WHOLE / LEAST_PARTS }
+        Caution { learned: LEARNED_MOST }
     }
 }
 
 impl Caution {
     /// Notes a retraction for capacity.
     pub fn note_retraction(&mut self) {
-        let most = WHOLE / FIRST_PARTS - WHOLE / LEAST_PARTS;
-        self.learned = (self.learned + WHOLE / WEIGHT).min(most);
+        self.learned = (self.learned + WHOLE / WEIGHT).min(LEARNED_MOST);
     }
 
     /// Notes that a client has finished a request.

@@ -17,7 +17,6 @@ pub use set::{RequestKey, RequestSet};
 pub use waiting::Refusal;
 
 use crate::cache::{Computed, Holdings, Progress};
-use crate::growth::make_room;
 use crate::identity::PageId;
 
 /// A live request. What every decode step reads comes first, in as few cache lines as may be: with
@@ -94,7 +93,7 @@ impl Request {
     pub fn append_tokens(&mut self, tokens: &[i32]) {
         if self.tokens.capacity() - self.tokens.len() < tokens.len() {
             let step = TOKENS_STEP.max(self.tokens.len() / 8);
-            make_room(&mut self.tokens, tokens.len().max(step));
+            self.tokens.reserve_exact(tokens.len().max(step));
         }
         self.tokens.extend_from_slice(tokens);
     }

@@ -55,6 +55,19 @@ fn computed_over_a_load(engine: &mut Engine) -> u64 {
     load
 }
 
+/// Runs a prompt to its first token and stores what it computed. The load that it began with, if any, is
+/// left in flight.
+fn run(engine: &mut Engine, id: &str, tokens: Vec<i32>) -> Option<u64> {
+    engine.submit(id, tokens, 0).expect("the pool can run it");
+    engine.round();
+    let load = engine.plan.load_back.op_ids.first().copied();
+    engine.result(id, &[7]);
+    engine.finish(id);
+    engine.round();
+    engine.end_stores();
+    load
+}
+
 /// The hit of a request that the last plan prefills, in tokens.
 fn prefix_of(engine: &Engine, id: &str) -> i32 {
     let at = engine.plan.batch.request_ids.iter().position(|other| **other == *id);
@@ -477,14 +490,6 @@ fn a_fetch_under_way_of_what_was_computed_over_a_failed_one_is_not_found() {
         let keys = engine.scheduler().expand_prefix_keys(&hashes[pages]).expect("its own hashes");
         engine.register(keys);
     };
-    let run = |engine: &mut Engine, id: &str, tokens: Vec<i32>| {
-        engine.submit(id, tokens, 0).expect("the pool can run it");
-        engine.round();
-        engine.result(id, &[7]);
-        engine.finish(id);
-        engine.round();
-        engine.end_stores();
-    };
     register(&mut engine, 0..2);
     run(&mut engine, "b", tokens(1, 14));
     register(&mut engine, 2..3);
@@ -509,16 +514,6 @@ fn ranks_agree_on_what_a_failed_load_gives_up() {
         num_host_pages: 7,
         ..config(Role::Fused, vec![full("full", 4)])
     });
-    let run = |engine: &mut Engine, id: &str, tokens: Vec<i32>| {
-        engine.submit(id, tokens, 0).expect("the pool can run it");
-        engine.round();
-        let load = engine.plan.load_back.op_ids.first().copied();
-        engine.result(id, &[7]);
-        engine.finish(id);
-        engine.round();
-        engine.end_stores();
-        load
-    };
     run(&mut engine, "old", tokens(9, 25));
     engine.round();
     assert!(engine.clear_cache());
