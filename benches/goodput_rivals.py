@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from peer import Pool
 from tokenspeed.simulate import Player, Scenario, Trace
 
 
@@ -124,21 +125,26 @@ class Rival:
         return [str(request) for request in ended]
 
 
+def _pool(scenario: Scenario) -> Pool:
+    engine = scenario.engine
+    return Pool(
+        page_tokens=engine.prefix_granularity,
+        blocks=engine.num_device_pages - 1,
+        rows=engine.max_batch_size,
+        round_tokens=engine.max_scheduled_tokens,
+    )
+
+
 class Reference(Rival):
     """The `tokenspeed-scheduler` wheel."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
+        from peers import config_of
+
         self._api = api = importlib.import_module("tokenspeed_scheduler")
-        engine, config = scenario.engine, api.SchedulerConfig()
-        config.prefix_granularity = engine.prefix_granularity
-        config.num_device_pages = engine.num_device_pages
-        config.max_scheduled_tokens = engine.max_scheduled_tokens
-        config.max_batch_size = engine.max_batch_size
-        config.enable_mixed_prefill_decode = engine.enable_mixed_prefill_decode
-        config.cache_groups = [
-            api.CacheGroupConfig("full", engine.prefix_granularity, engine.num_device_pages)
-        ]
+        config = config_of(api, _pool(scenario))
+        config.enable_mixed_prefill_decode = scenario.engine.enable_mixed_prefill_decode
         self._scheduler = api.Scheduler(config)
 
     def waiting_size(self) -> int:
@@ -193,21 +199,13 @@ class Vllm(Rival):
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
         import peer_vllm
-        from peer import Pool, Request
+        from peer import Request
 
         peer_vllm.MAX_TOKENS = 1 << 18  # the traces have longer prompts than most models take
-        engine = scenario.engine
         self._request = Request
         self._submitted: dict[str, int] = {}
         """Tokens of the prompts."""
-        self._peer = peer_vllm.Vllm(
-            Pool(
-                page_tokens=engine.prefix_granularity,
-                blocks=engine.num_device_pages - 1,
-                rows=engine.max_batch_size,
-                round_tokens=engine.max_scheduled_tokens,
-            )
-        )
+        self._peer = peer_vllm.Vllm(_pool(scenario))
         self._round: Any = None
 
     def submit_requests(self, specs: Sequence[Any]) -> None:

@@ -53,7 +53,7 @@ class Arrays:
 
     def __init__(self, pool: Pool) -> None:
         self._api = importlib.import_module("tokenspeed.scheduler")
-        self._scheduler = self._api.Scheduler(_config(self._api, pool))
+        self._scheduler = self._api.Scheduler(config_of(self._api, pool))
         self._scheduler.use_persistent_tables()
 
     def prepare(self, requests: Sequence[Request]) -> list[Request]:
@@ -130,7 +130,7 @@ class Compatible:
 
     def __init__(self, pool: Pool) -> None:
         self._api = importlib.import_module(self.module)
-        self._scheduler = self._api.Scheduler(_config(self._api, pool))
+        self._scheduler = self._api.Scheduler(config_of(self._api, pool))
 
     def prepare(self, requests: Sequence[Request]) -> list[tuple[str, list[int], int]]:
         return [(r.id, r.tokens.tolist(), r.max_new_tokens) for r in requests]
@@ -192,7 +192,8 @@ PEERS = {peer.name: peer for peer in _ALL}
 """By name, in the order of the tables."""
 
 
-def _config(api: Any, pool: Pool) -> Any:
+def config_of(api: Any, pool: Pool) -> Any:
+    """A scheduler's configuration in the published names, for a pool of one full group."""
     config = api.SchedulerConfig()
     config.prefix_granularity = pool.page_tokens
     config.num_device_pages = pool.blocks + 1
