@@ -5,7 +5,7 @@ use super::batch::{DecodeOp, Seat};
 use super::round::Round;
 use crate::cache::Demand;
 use crate::config::Role;
-use crate::request::{Request, RequestKey, State};
+use crate::request::{RequestKey, State};
 
 impl Round<'_> {
     /// Schedules decode steps while `reserved_tokens` of the budget stay untouched.
@@ -39,7 +39,7 @@ impl Round<'_> {
         if !self.take_decode_slots(key) {
             return Outcome::NoCapacity;
         }
-        self.requests[key].reserve_next_tokens = None;
+        self.requests[key].reserve_next_tokens = 0;
         self.requests.transition(key, State::Decoding);
         self.forward_scheduled(key);
         let seat = Seat::of(&self.requests[key]);
@@ -58,34 +58,55 @@ impl Round<'_> {
     /// Secures the slots that a decode step writes, in place or by an admission; `false` where the pool
     /// cannot hold them now.
     pub(super) fn take_decode_slots(&mut self, key: RequestKey) -> bool {
-        let request = &self.requests[key];
+        let request = &mut self.requests[key];
         let extent = request.decode_extent(self.rules.decode_width);
-        let reserve_next = request.reserve_next_tokens.unwrap_or(0);
-        let tokens_for = |demanded: i64| (extent - demanded).max(reserve_next).max(0);
-        if !self.steps_in_place(request, tokens_for) {
-            let demands: Vec<Demand> = request
-                .holdings
-                .groups
-                .iter()
-                .map(|held| Demand::Dense { tokens: tokens_for(held.demanded_tokens), reserve: 0 })
-                .collect();
-            return self.admit_more(key, &demands).is_ok();
+        let reserve_next = request.reserve_next_tokens;
+        if reserve_next == 0 && extent <= request.holdings.in_place_tokens {
+            debug_assert!(self.steps_in_place(key, |demanded| (extent - demanded).max(0)));
+            let stepped = &mut self.requests[key].holdings.stepped_tokens;
+            *stepped = extent.max(*stepped);
+            return true;
         }
-        for held in &mut self.requests[key].holdings.groups {
-            held.demanded_tokens += tokens_for(held.demanded_tokens);
+        self.take_looked_up_slots(key, |demanded| (extent - demanded).max(reserve_next).max(0))
+    }
+
+    /// The same where it is not known beforehand that the tables own the slots. `tokens_for` says how many
+    /// tokens are asked for behind those that were demanded.
+    fn take_looked_up_slots(&mut self, key: RequestKey, tokens_for: impl Fn(i64) -> i64) -> bool {
+        let holdings = &self.requests[key].holdings;
+        let asked: Vec<i64> = (0..holdings.groups.len())
+            .map(|group| tokens_for(holdings.demanded_tokens(group)))
+            .collect();
+        let taken = if self.steps_in_place(key, tokens_for) {
+            let holdings = &mut self.requests[key].holdings;
+            for (group, tokens) in asked.into_iter().enumerate() {
+                holdings.groups[group].demanded_tokens = holdings.demanded_tokens(group) + tokens;
+            }
+            true
+        } else {
+            let demand = |tokens| Demand::Dense { tokens, reserve: 0 };
+            let demands: Vec<Demand> = asked.into_iter().map(demand).collect();
+            self.admit_more(key, &demands).is_ok()
+        };
+        if taken {
+            let (geometries, width) = (self.cache.geometries(), self.rules.decode_width);
+            let holdings = &mut self.requests[key].holdings;
+            holdings.look_ahead(geometries, self.rules.granularity, width);
         }
-        true
+        taken
     }
 
     /// Whether a decode step needs no block, completes no page and expires no slot.
-    fn steps_in_place(&self, request: &Request, tokens_for: impl Fn(i64) -> i64) -> bool {
+    fn steps_in_place(&self, key: RequestKey, tokens_for: impl Fn(i64) -> i64) -> bool {
+        let request = &self.requests[key];
         let holdings = &request.holdings;
         let computed = request.computed_tokens();
         let next_page_end = (holdings.published_pages as i64 + 1) * self.rules.granularity;
         computed < next_page_end
-            && self.cache.geometries().iter().zip(&holdings.groups).all(|(geometry, held)| {
-                let owned = held.table.len() as i64 * geometry.block_granularity;
-                held.demanded_tokens + tokens_for(held.demanded_tokens) <= owned
+            && self.cache.geometries().iter().enumerate().all(|(group, geometry)| {
+                let demanded = holdings.demanded_tokens(group);
+                let owned = holdings.groups[group].table.len() as i64 * geometry.block_granularity;
+                demanded + tokens_for(demanded) <= owned
             })
             && !self.cache.expires(holdings, computed)
     }

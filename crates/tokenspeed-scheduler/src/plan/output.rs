@@ -114,7 +114,9 @@ pub fn assemble(round: Round<'_>, kept: &mut Kept) -> ExecutionPlan {
     let handed_over = round.build.remote_decodes();
     let mut remote_decode = (!handed_over.is_empty()).then(|| beside(&[], handed_over));
     if let Some(batch) = &mut remote_decode {
-        let candidates = |op: &DecodeOp| round.requests[op.key].spec_candidate_ids.clone();
+        let candidates = |op: &DecodeOp| {
+            round.requests[op.key].spec_candidate_ids.as_deref().unwrap_or_default().to_vec()
+        };
         batch.spec_candidate_ids = handed_over.iter().map(candidates).collect();
     }
     let Round { cache, mut build, .. } = round;

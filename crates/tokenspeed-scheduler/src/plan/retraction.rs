@@ -197,7 +197,7 @@ impl Round<'_> {
         request.last_handle = Some(handle);
         *self.retractions_since_token += 1;
         request.retractions += 1;
-        request.reserve_next_tokens = None;
+        request.reserve_next_tokens = 0;
         request.prompt_tokens = request.num_tokens();
         let state = State::Retracted {
             epoch,

@@ -19,11 +19,12 @@ pub use waiting::Refusal;
 use crate::cache::{Computed, Holdings, Progress};
 use crate::identity::PageId;
 
-/// A live request. What every decode step reads comes first, in as few cache lines as may be: with
-/// thousands of requests a round costs little else than the memory that it touches.
+/// A live request. What every decode step reads comes first, in two cache lines: with thousands of
+/// requests a round costs little else than the memory that it touches.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Request {
+    // The first line, beside `state`: what results read.
     /// Where it stands; changed through [`RequestSet::transition`] only.
     pub(crate) state: State,
     /// Forwards that were scheduled and whose results have not landed (`scheduler.md` §2). They are
@@ -38,20 +39,24 @@ pub struct Request {
     pub owed_since_round: u64,
     /// Prompt and output.
     pub tokens: Vec<i32>,
-    /// Tokens of the prompt as it was submitted.
-    pub submitted_tokens: i64,
+    // The second line.
     /// Tokens of the rebased prompt: a retraction makes all tokens so far a prompt to compute again.
     pub prompt_tokens: i64,
-    /// Token budget of the output; 0 where it was not declared.
-    pub max_new_tokens: i64,
+    /// Prompt and output together, when its declared budget is spent; `i64::MAX` without one.
+    pub budget_end_tokens: i64,
+    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
+    pub reserve_next_tokens: i64,
+    /// The drafter's candidates that came with the last result, if any did.
+    pub spec_candidate_ids: Option<Box<[i32]>>,
+    /// What it holds of the cache; its first fields end the second line.
+    pub holdings: Holdings,
+    // What few steps read.
     /// The complete prefix pages of `tokens`, each named once.
     pub pages: Vec<PageId>,
-    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
-    pub reserve_next_tokens: Option<i64>,
-    /// The drafter's candidates that came with the last result.
-    pub spec_candidate_ids: Vec<i32>,
-    /// What it holds of the cache.
-    pub holdings: Holdings,
+    /// Tokens of the prompt as it was submitted.
+    pub submitted_tokens: i64,
+    /// Token budget of the output; 0 where it was not declared.
+    pub max_new_tokens: i64,
     /// The client's name for it.
     pub id: Arc<str>,
     /// Submission number: the order in which requests are considered.
@@ -100,7 +105,7 @@ impl Request {
 
     /// Whether it has generated all that it declared.
     pub fn budget_is_spent(&self) -> bool {
-        self.max_new_tokens > 0 && self.generated_tokens() >= self.max_new_tokens
+        self.num_tokens() >= self.budget_end_tokens
     }
 
     /// Whether a client may be reading its output already.
@@ -166,8 +171,7 @@ impl Request {
 
     /// Whether results that are out, of one token at least each, spend the declared budget.
     pub fn budget_is_spoken_for(&self) -> bool {
-        self.max_new_tokens > 0
-            && self.generated_tokens() + i64::from(self.forwards_out) >= self.max_new_tokens
+        self.num_tokens() + i64::from(self.forwards_out) >= self.budget_end_tokens
     }
 
     /// Room for decode steps that an admission must secure (`scheduler.md` §4); 0 where no budget
