@@ -219,7 +219,7 @@ impl Batch {
     fn add_prefills(&mut self, round: &Round<'_>, ops: &[PrefillOp]) {
         self.num_extends = ops.len();
         for op in ops {
-            let tokens = &round.requests[op.key].tokens;
+            let tokens = round.requests[op.key].tokens.settled();
             let prompt_end = round.requests[op.key].prompt_tokens as usize;
             let (begin, end) = (op.chunk.input_begin() as usize, op.chunk.end() as usize);
             self.input_lengths.push(op.chunk.input_size() as i32);

@@ -198,7 +198,7 @@ impl Round<'_> {
         *self.retractions_since_token += 1;
         request.retractions += 1;
         request.reserve_next_tokens = 0;
-        request.prompt_tokens = request.num_tokens();
+        request.rebase_prompt();
         let state = State::Retracted {
             epoch,
             resumes_generation: request.has_generated_output(),

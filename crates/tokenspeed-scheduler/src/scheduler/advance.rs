@@ -89,7 +89,7 @@ impl Scheduler {
     fn land_remote_prefill(&mut self, key: RequestKey, bootstrap_token: i32) {
         match self.requests[key].state() {
             State::RemotePrefilling => {
-                self.requests[key].tokens.push(bootstrap_token);
+                self.requests[key].tokens.append(&[bootstrap_token]);
                 self.retractions_since_token = 0;
                 self.name_new_pages(key);
                 self.requests.transition(key, State::PrefillDone);

@@ -156,7 +156,7 @@ impl Request {
             id: Arc::from(spec.request_id),
             submission: 0,
             state,
-            tokens: spec.tokens,
+            tokens: spec.tokens.into(),
             pages,
             submitted_tokens: tokens,
             prompt_tokens: tokens,

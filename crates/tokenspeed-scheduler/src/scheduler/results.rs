@@ -203,7 +203,7 @@ impl Scheduler {
         request.chunks_out = request.chunks_out.saturating_sub(1);
         request.owed_since_round = self.round;
         let complete_pages = request.num_tokens() / granularity;
-        request.append_tokens(tokens);
+        request.tokens.append(tokens);
         let completes_page = request.num_tokens() / granularity > complete_pages;
         if !tokens.is_empty() {
             self.retractions_since_token = 0;

@@ -74,7 +74,7 @@ impl Scheduler {
             self.forget_sample(key);
         }
         let request = &mut self.requests[key];
-        request.prompt_tokens = request.num_tokens();
+        request.rebase_prompt();
         let resumes_generation = request.has_generated_output();
         let state = State::Retracted { epoch, resumes_generation, recovers_in_order };
         self.requests.transition(key, state);
