@@ -108,9 +108,8 @@ impl Round<'_> {
     fn tokens_asked(&self, request: &Request) -> Vec<i64> {
         let extent = request.decode_extent(self.rules.decode_width);
         let holdings = &request.holdings;
-        let asked = |group| {
-            (extent - holdings.demanded_tokens(group)).max(request.reserve_next_tokens)
-        };
+        let asked =
+            |group| (extent - holdings.demanded_tokens(group)).max(request.reserve_next_tokens);
         (0..holdings.groups.len()).map(asked).collect()
     }
 

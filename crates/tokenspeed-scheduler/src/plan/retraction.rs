@@ -171,7 +171,7 @@ impl Round<'_> {
         // With the pool to itself it fails for cached blocks alone: for a hit that it holds, or for
         // leftovers that split parents between groups.
         let alone = self.feedback.stalled.contains(&key) && self.requests.residents().count() == 1;
-        self.requests[key].stuck_alone += u32::from(alone);
+        self.requests[key].stuck_alone += u16::from(alone);
         if !self.end_if_over(key) {
             self.retract(key);
         }

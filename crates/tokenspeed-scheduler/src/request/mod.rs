@@ -36,6 +36,10 @@ pub struct Request {
     /// Results that were out when an engine took the blocks (`Retract`). They should never come, since
     /// the forward was withheld; one that does and fits nothing that is owed is passed over.
     pub late_results: u32,
+    /// Retractions for its own want of a block while it had the pool to itself.
+    pub stuck_alone: u16,
+    /// Whether its present stay began as a readmission.
+    pub recovering: bool,
     /// The round that scheduled the oldest of `forwards_out`; meaningful while there are any.
     pub owed_since_round: u64,
     /// Tokens of the rebased prompt: a retraction makes all tokens so far a prompt to compute again.
@@ -55,18 +59,12 @@ pub struct Request {
     pub pages: Vec<PageId>,
     /// Tokens of the prompt as it was submitted.
     pub submitted_tokens: i64,
-    /// Token budget of the output; 0 where it was not declared.
-    pub max_new_tokens: i64,
     /// The client's name for it.
     pub id: Arc<str>,
     /// Submission number: the order in which requests are considered.
     pub submission: u64,
     /// Retractions for capacity: each widens the headroom of the next admission (`scheduler.md` §4).
     pub retractions: i64,
-    /// Whether its present stay began as a readmission.
-    pub recovering: bool,
-    /// Retractions for its own want of a block while it had the pool to itself.
-    pub stuck_alone: u32,
     /// The handle under which it was last seated, while it is not.
     pub last_handle: Option<Handle>,
 }
@@ -83,6 +81,14 @@ impl Request {
     /// Prompt and output so far, in tokens.
     pub fn num_tokens(&self) -> i64 {
         self.tokens.len() as i64
+    }
+
+    /// Token budget of the output; 0 where it was not declared.
+    pub fn max_new_tokens(&self) -> i64 {
+        match self.budget_end_tokens {
+            i64::MAX => 0,
+            end => end - self.submitted_tokens,
+        }
     }
 
     /// Output so far, in tokens.
@@ -178,17 +184,16 @@ impl Request {
     /// Room for decode steps that an admission must secure (`scheduler.md` §4); 0 where no budget
     /// was declared, since nothing bounds what would have to be held.
     pub fn admission_headroom(&self) -> i64 {
-        if self.max_new_tokens == 0 {
-            return 0;
+        match self.budget_end_tokens {
+            i64::MAX => 0,
+            end => (end - self.num_tokens()).max(0).min(self.secured_window()),
         }
-        (self.max_new_tokens - self.generated_tokens()).max(0).min(self.secured_window())
     }
 
     /// Whether the last admission secured the whole budget that was open then (`scheduler.md` §4).
     /// Judged against that budget and never against today's, which spent headroom shrinks as well.
     pub fn reserve_covers_generation(&self) -> bool {
-        let open_at_admission = self.max_new_tokens - (self.prompt_tokens - self.submitted_tokens);
-        self.max_new_tokens > 0 && self.secured_window() >= open_at_admission
+        self.secured_window() >= self.budget_end_tokens - self.prompt_tokens
     }
 
     /// Whether its next admission, if it finds the pool without residents, takes all of it and leaves

@@ -12,7 +12,7 @@ pub struct Tokens {
 }
 
 /// Fills what cache lines a request's first fields leave.
-const RECENT_MOST: usize = 15;
+const RECENT_MOST: usize = 11;
 
 /// Room for output that a request takes at least when it has none left, in tokens.
 const STEP: usize = 64;

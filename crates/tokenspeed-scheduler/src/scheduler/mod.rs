@@ -160,7 +160,6 @@ impl Request {
             pages,
             submitted_tokens: tokens,
             prompt_tokens: tokens,
-            max_new_tokens: spec.max_new_tokens,
             budget_end_tokens: match spec.max_new_tokens {
                 0 => i64::MAX,
                 budget => tokens.saturating_add(budget),

@@ -196,7 +196,11 @@ impl Scheduler {
         }
         let of_prompt = request.chunks_out > 0 || request.num_tokens() == request.prompt_tokens;
         if of_prompt && !request.holdings.forwards.is_empty() {
-            self.cache.prove(request.holdings.forwards.remove(0));
+            let forwards = &mut request.holdings.forwards;
+            self.cache.prove(forwards.remove(0));
+            if forwards.is_empty() {
+                *forwards = Vec::new(); // Most of its stay a request decodes: it needs no memory for them.
+            }
         }
         request.spec_candidate_ids = (!candidates.is_empty()).then(|| candidates.into());
         request.forwards_out -= 1;
