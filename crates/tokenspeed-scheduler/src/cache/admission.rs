@@ -48,9 +48,6 @@ impl Coordinator {
         progress: Progress<'_>,
         fresh: &mut [Vec<i32>],
     ) -> Result<(), NoCapacity> {
-        if first.is_none() && !self.could_grow(holdings, demands, progress.computed_tokens) {
-            return Err(NoCapacity::Device);
-        }
         let growth = self.growth(holdings, first, demands);
         let needed = needed(&growth, first);
         let kept = self.kept_for_others(holdings, &growth);
@@ -126,13 +123,19 @@ impl Coordinator {
         (0..demands.len()).map(|group| blocks(group) as u64 * weight(group)).sum()
     }
 
-    /// Whether a resident's demands fit at all, with everything gone that could be: a request that lacks
-    /// a block asks again in every round.
-    fn could_grow(&self, holdings: &Holdings, demands: &[Demand], computed_tokens: i64) -> bool {
-        let blocks = demands.iter().enumerate().map(|(group, demand)| {
+    /// Whether what a resident demands of each group, behind the tokens that it demanded before, fits at
+    /// all, with everything gone that could be. A request that lacks a block asks this in every round,
+    /// before anything else is made ready.
+    pub fn could_grow(
+        &self,
+        holdings: &Holdings,
+        demand: impl Fn(GroupIndex, i64) -> Demand,
+        computed_tokens: i64,
+    ) -> bool {
+        let blocks = (0..holdings.groups.len()).map(|group| {
             let slots = holdings.groups[group].table.len();
             let demanded = holdings.demanded_tokens(group);
-            demand.growth(slots, demanded, &self.geometries[group]).blocks
+            demand(group, demanded).growth(slots, demanded, &self.geometries[group]).blocks
         });
         self.device.pool.could_hold(blocks) || self.expires(holdings, computed_tokens)
     }

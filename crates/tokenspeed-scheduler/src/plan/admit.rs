@@ -6,7 +6,7 @@ use super::demand::{PrefillReserve, prefill_demands};
 use super::refusal::least_need;
 use super::round::Round;
 use crate::cache::admission::{FirstAdmission, NoCapacity};
-use crate::cache::{Demand, Hit, Progress};
+use crate::cache::{Demand, GroupIndex, Hit, Progress};
 use crate::request::{RequestKey, State};
 
 /// What became of a request that a phase tried to schedule.
@@ -155,21 +155,28 @@ impl Round<'_> {
         }
         let reserve = PrefillReserve::new(self.rules, request, chunk, false);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        match self.admit_more(key, &demands) {
+        match self.admit_more(key, |group, _| demands[group]) {
             Err(_) => Outcome::NoCapacity,
             Ok(()) => self.chunk_admitted(key, chunk, &Hit::default()),
         }
     }
 
-    /// Grants a resident what it asks for next, and publishes what it computed so far.
+    /// Grants a resident what it asks for next of each group, behind the tokens that it demanded before,
+    /// and publishes what it computed so far.
     pub(super) fn admit_more(
         &mut self,
         key: RequestKey,
-        demands: &[Demand],
+        demand: impl Fn(GroupIndex, i64) -> Demand,
     ) -> Result<(), NoCapacity> {
         let request = &mut self.requests[key];
         let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
-        self.cache.admit(holdings, None, demands, progress, &mut self.build.fresh)
+        if !self.cache.could_grow(holdings, &demand, progress.computed_tokens) {
+            return Err(NoCapacity::Device);
+        }
+        let demands: Vec<Demand> = (0..holdings.groups.len())
+            .map(|group| demand(group, holdings.demanded_tokens(group)))
+            .collect();
+        self.cache.admit(holdings, None, &demands, progress, &mut self.build.fresh)
     }
 
     /// What the tiers hold of a prompt; at least its last token stays to be computed.

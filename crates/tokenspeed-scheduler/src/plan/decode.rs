@@ -34,18 +34,18 @@ impl Round<'_> {
     /// request. `false` where there is more to look at.
     fn step_in_place(&mut self, key: RequestKey) -> bool {
         let request = &self.requests[key];
-        let extent = request.decode_extent(self.rules.decode_width);
+        let step = Step::of(request, self.rules.decode_width);
         let looked_up = request.state() == State::Decoding
-            && request.reserve_next_tokens == 0
-            && extent <= request.holdings.in_place_tokens;
+            && step.reserve == 0
+            && step.extent <= request.holdings.in_place_tokens;
         let waits = request.forwards_out > self.rules.overlap_depth;
         if !looked_up || waits || request.budget_is_spoken_for() {
             return false;
         }
-        debug_assert!(self.needs_no_admission(request, &self.tokens_asked(request)));
+        debug_assert!(self.needs_no_admission(request, step));
         let request = &mut self.requests[key];
         let stepped = &mut request.holdings.stepped_tokens;
-        *stepped = extent.max(*stepped);
+        *stepped = step.extent.max(*stepped);
         request.forward_scheduled(self.number);
         let op = DecodeOp { key, seat: Seat::of(request), input_id: None };
         self.build.push_decode(op, self.rules.decode_cost);
@@ -84,46 +84,57 @@ impl Round<'_> {
     /// cannot hold them now.
     pub(super) fn take_decode_slots(&mut self, key: RequestKey) -> bool {
         let request = &self.requests[key];
-        let asked = self.tokens_asked(request);
-        let taken = if self.needs_no_admission(request, &asked) {
+        let step = Step::of(request, self.rules.decode_width);
+        if self.needs_no_admission(request, step) {
             let holdings = &mut self.requests[key].holdings;
-            for (group, tokens) in asked.into_iter().enumerate() {
-                holdings.groups[group].demanded_tokens = holdings.demanded_tokens(group) + tokens;
+            for group in 0..holdings.groups.len() {
+                let demanded = holdings.demanded_tokens(group);
+                holdings.groups[group].demanded_tokens = demanded + step.tokens_behind(demanded);
             }
-            true
         } else {
-            let demand = |tokens| Demand::Dense { tokens, reserve: 0 };
-            let demands: Vec<Demand> = asked.into_iter().map(demand).collect();
-            self.admit_more(key, &demands).is_ok()
-        };
-        if taken {
-            let (geometries, width) = (self.cache.geometries(), self.rules.decode_width);
-            let holdings = &mut self.requests[key].holdings;
-            holdings.look_ahead(geometries, self.rules.granularity, width);
+            let demand =
+                |_, demanded| Demand::Dense { tokens: step.tokens_behind(demanded), reserve: 0 };
+            if self.admit_more(key, demand).is_err() {
+                return false;
+            }
         }
-        taken
+        let holdings = &mut self.requests[key].holdings;
+        let (geometries, width) = (self.cache.geometries(), self.rules.decode_width);
+        holdings.look_ahead(geometries, self.rules.granularity, width);
+        true
     }
 
-    /// What a decode step asks of each group, behind what was demanded before.
-    fn tokens_asked(&self, request: &Request) -> Vec<i64> {
-        let extent = request.decode_extent(self.rules.decode_width);
-        let holdings = &request.holdings;
-        let asked =
-            |group| (extent - holdings.demanded_tokens(group)).max(request.reserve_next_tokens);
-        (0..holdings.groups.len()).map(asked).collect()
-    }
-
-    /// Whether a decode step that asks for so many tokens a group needs no block, completes no page and
-    /// expires no slot.
-    fn needs_no_admission(&self, request: &Request, asked: &[i64]) -> bool {
+    /// Whether a decode step needs no block, completes no page and expires no slot.
+    fn needs_no_admission(&self, request: &Request, step: Step) -> bool {
         let holdings = &request.holdings;
         let computed = request.computed_tokens();
         let next_page_end = (holdings.published_pages as i64 + 1) * self.rules.granularity;
         computed < next_page_end
             && self.cache.geometries().iter().enumerate().all(|(group, geometry)| {
                 let owned = holdings.groups[group].table.len() as i64 * geometry.block_granularity;
-                holdings.demanded_tokens(group) + asked[group] <= owned
+                let demanded = holdings.demanded_tokens(group);
+                demanded + step.tokens_behind(demanded) <= owned
             })
             && !self.cache.expires(holdings, computed)
+    }
+}
+
+/// What a decode step asks for, in tokens.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    /// Absolute end of what it may write.
+    extent: i64,
+    /// Asked for behind what was demanded before, if that is more.
+    reserve: i64,
+}
+
+impl Step {
+    fn of(request: &Request, width: i64) -> Step {
+        Step { extent: request.decode_extent(width), reserve: request.reserve_next_tokens }
+    }
+
+    /// What it asks of a group behind the tokens that were demanded of it before.
+    fn tokens_behind(self, demanded: i64) -> i64 {
+        (self.extent - demanded).max(self.reserve)
     }
 }
