@@ -117,8 +117,8 @@ impl Round<'_> {
     /// Gives an admitted request the row that was looked for.
     pub(super) fn seat(&mut self, key: RequestKey) {
         self.rows.take(key);
+        self.requests.forget_last_handle(key);
         let request = &mut self.requests[key];
-        request.last_handle = None;
         request.recovering =
             matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
         self.count_in(key);

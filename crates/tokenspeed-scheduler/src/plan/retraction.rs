@@ -194,7 +194,6 @@ impl Round<'_> {
         self.rows.give_back(holdings.row);
         self.cache.release(holdings);
         self.build.retracted.push(handle);
-        request.last_handle = Some(handle);
         *self.retractions_since_token += 1;
         request.retractions += 1;
         request.reserve_next_tokens = 0;
@@ -204,6 +203,7 @@ impl Round<'_> {
             resumes_generation: request.has_generated_output(),
             recovers_in_order: snapshot || self.rules.config.role == Role::D,
         };
+        self.requests.note_last_handle(key, handle);
         self.requests.transition(key, state);
     }
 }

@@ -65,8 +65,9 @@ pub struct Request {
     pub submission: u64,
     /// Retractions for capacity: each widens the headroom of the next admission (`scheduler.md` §4).
     pub retractions: i64,
-    /// The handle under which it was last seated, while it is not.
-    pub last_handle: Option<Handle>,
+    /// The handle under which it was last seated, while it is not; changed through
+    /// [`RequestSet::note_last_handle`] only.
+    pub(crate) last_handle: Option<Handle>,
 }
 
 /// safe_steps of `scheduler.md` §4: decode steps that one admission prepays at most, in tokens.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Request;
 use super::caution::Caution;
@@ -32,6 +32,8 @@ pub struct RequestSet {
     free: Vec<u32>,
     /// By the id of the request that stands there.
     by_id: HashTable<RequestKey>,
+    /// By the handle under which it was last seated.
+    retracted: FxHashMap<Handle, RequestKey>,
     /// By [`PageId::index`]: who was submitted last of those whose prompt has the page. It may have
     /// ended since, and the page may be another one.
     last_with: Vec<RequestKey>,
@@ -94,6 +96,7 @@ impl RequestSet {
     /// Takes a request out for good.
     pub fn remove(&mut self, key: RequestKey) -> Request {
         self.dequeue(key);
+        self.forget_last_handle(key);
         let hash = hash_of(&self[key].id);
         self.by_id.find_entry(hash, |&other| other == key).expect("in the map").remove();
         let request = self.places[key.0 as usize].take().expect("a key names a live request");
@@ -153,7 +156,20 @@ impl RequestSet {
 
     /// The retracted request that a handle last named.
     pub fn find_retracted(&self, handle: Handle) -> Option<RequestKey> {
-        self.iter().find(|(_, request)| request.last_handle == Some(handle)).map(|(key, _)| key)
+        self.retracted.get(&handle).copied()
+    }
+
+    /// Notes the handle under which a request that is being retracted was seated.
+    pub fn note_last_handle(&mut self, key: RequestKey, handle: Handle) {
+        self[key].last_handle = Some(handle);
+        self.retracted.insert(handle, key);
+    }
+
+    /// A request is seated anew, or goes: its last handle names it no more.
+    pub fn forget_last_handle(&mut self, key: RequestKey) {
+        if let Some(handle) = self[key].last_handle.take() {
+            self.retracted.remove(&handle);
+        }
     }
 
     /// How many requests are live.

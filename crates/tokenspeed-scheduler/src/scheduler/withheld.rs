@@ -64,7 +64,7 @@ impl Scheduler {
         self.retraction_epoch += 1;
         let request = &mut self.requests[key];
         let epoch = self.rules.place_among_readmissions(request.submission, self.retraction_epoch);
-        request.last_handle = Some(self.rows.handle(request.holdings.row));
+        let handle = self.rows.handle(request.holdings.row);
         self.rows.give_back(request.holdings.row);
         self.cache.release(&mut request.holdings);
         request.late_results += std::mem::take(&mut request.forwards_out);
@@ -73,6 +73,7 @@ impl Scheduler {
         if self.rules.config.role == Role::P {
             self.forget_sample(key);
         }
+        self.requests.note_last_handle(key, handle);
         let request = &mut self.requests[key];
         request.rebase_prompt();
         let resumes_generation = request.has_generated_output();
