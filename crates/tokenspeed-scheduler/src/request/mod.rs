@@ -9,6 +9,7 @@ pub mod set;
 pub mod tokens;
 pub mod waiting;
 
+use std::mem::offset_of;
 use std::sync::Arc;
 
 pub use handle::Handle;
@@ -69,6 +70,11 @@ pub struct Request {
     /// [`RequestSet::note_last_handle`] only.
     pub(crate) last_handle: Option<Handle>,
 }
+
+const _: () = {
+    assert!(size_of::<Request>() <= 6 * 64);
+    assert!(offset_of!(Request, holdings) + offset_of!(Holdings, groups) <= 3 * 64);
+};
 
 /// safe_steps of `scheduler.md` §4: decode steps that one admission prepays at most, in tokens.
 pub const SAFE_STEPS_TOKENS: i64 = 4096;
