@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,13 +17,13 @@ __all__ = ["LLM", "AsyncLLM", "SamplingParams", "__version__"]
 __version__: str
 """Of the installed package."""
 
-_OF_ENGINE = frozenset(["LLM", "AsyncLLM", "SamplingParams"])
-
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("tokenspeed-core")
-    if name not in _OF_ENGINE:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tokenspeed import engine
 

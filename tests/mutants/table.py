@@ -239,11 +239,18 @@ MUTANTS = (
     Mutant(
         "prepaid is judged by the budget open at admission",
         "request/mod.rs",
-        "        let open_at_admission ="
-        " self.max_new_tokens - (self.prompt_tokens - self.submitted_tokens);",
-        "        let open_at_admission = self.max_new_tokens - self.generated_tokens();",
+        "        self.secured_window() >= self.budget_end_tokens - self.prompt_tokens",
+        "        self.secured_window() >= self.budget_end_tokens - self.num_tokens()",
         "fused",
         "the_exemption_is_judged_at_admission",
+    ),
+    Mutant(
+        "a step that completes a page is taken for one in place (cache.md §3)",
+        "cache/holdings.rs",
+        "        (self.published_pages as i64 + 1) * granularity",
+        "        (self.published_pages as i64 + 2) * granularity",
+        "fused",
+        "what_was_computed_is_published_and_nothing_more",
     ),
     Mutant(
         "what rests on a load that failed is found by nobody (cache.md §8)",

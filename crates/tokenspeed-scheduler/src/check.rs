@@ -19,6 +19,10 @@ pub fn all(scheduler: &Scheduler) -> Result<(), String> {
                 return Err(format!("request '{}' is not in its row", request.id));
             }
         }
+        let found = |last| scheduler.requests.find_retracted(last) == Some(key);
+        if !request.last_handle.is_none_or(found) {
+            return Err(format!("request '{}' is not found by its last handle", request.id));
+        }
     }
     if seated != scheduler.rows.in_use() {
         return Err(format!("{seated} requests are seated in {} rows", scheduler.rows.in_use()));
@@ -34,6 +38,12 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
     }
     if request.pages.len() as i64 != request.num_tokens() / granularity {
         return Err("pages are named that its tokens do not fill, or the reverse".into());
+    }
+    let settled = request.tokens.settled().len() as i64;
+    if settled < request.prompt_tokens.max(request.pages.len() as i64 * granularity) {
+        return Err(format!(
+            "{settled} tokens are settled, fewer than its prompt or its pages have"
+        ));
     }
     // Only computed tokens are published (`scheduler.md` §5); a first hit was computed by others.
     let computed_pages = request.computed_tokens() / granularity;

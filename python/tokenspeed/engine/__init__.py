@@ -31,4 +31,6 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tokenspeed"):
+            raise  # a broken installation
         raise ModuleNotFoundError(f"{error}; {NEEDS_MODELS}", name=error.name) from None

@@ -11,7 +11,7 @@ import click
 
 from tokenspeed.engine import NEEDS_MODELS
 from tokenspeed.engine.sampling import SamplingParams
-from tokenspeed.engine.settings import DTYPES
+from tokenspeed.engine.settings import DEVICES, DTYPES
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def _explained() -> Iterator[None]:
 @click.option("--seed", type=int, metavar="N", help="For the same text again.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="Ends a text; not shown.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True)
 @click.option("--memory", metavar="BYTES", help="Of the pool, say 512MiB.")
 @click.option(
     "--num-device-pages", type=int, metavar="N", help="Of the pool, in place of --memory."

@@ -17,7 +17,7 @@ from tokenspeed.engine.engine import Engine
 from tokenspeed.engine.outputs import Completion, Delta
 from tokenspeed.engine.prompts import PretrainedTokenizer, Prompt, encode
 from tokenspeed.engine.sampling import SamplingParams
-from tokenspeed.engine.settings import DTYPES, EngineSettings
+from tokenspeed.engine.settings import DEVICES, DTYPES, EngineSettings
 from tokenspeed.engine.watch import OnRound
 from tokenspeed.models import Loaded, TransformersRunner, load
 from tokenspeed.runtime.device import Device
@@ -109,7 +109,7 @@ def _open_device(name: str) -> Device:
         cuda: Any = import_module("tokenspeed.runtime.cuda")
         opened: Device = cuda.CudaDevice()
         return opened
-    raise ValueError(f"device = {name!r}: device is 'cpu' or 'cuda'")
+    raise ValueError(f"device = {name!r}: device is one of {', '.join(DEVICES)}")
 
 
 class LLM:

@@ -12,6 +12,9 @@ from tokenspeed.scheduler import PressurePolicy, SchedulerConfig
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 """What a model can be computed in."""
 
+DEVICES = ("cpu", "cuda")
+"""What it can be computed on."""
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 

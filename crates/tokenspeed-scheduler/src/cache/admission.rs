@@ -123,20 +123,22 @@ impl Coordinator {
         (0..demands.len()).map(|group| blocks(group) as u64 * weight(group)).sum()
     }
 
-    /// Whether what a resident demands of each group, behind the tokens that it demanded before, fits at
-    /// all, with everything gone that could be. A request that lacks a block asks this in every round,
-    /// before anything else is made ready.
+    /// What a demand appends to a resident's table in a group.
+    pub fn growth_of(&self, holdings: &Holdings, group: GroupIndex, demand: Demand) -> Growth {
+        let slots = holdings.groups[group].table.len();
+        demand.growth(slots, holdings.demanded_tokens(group), &self.geometries[group])
+    }
+
+    /// Whether what a resident demands of each group fits at all, with everything gone that could be. A
+    /// request that lacks a block asks this in every round, before anything else is made ready.
     pub fn could_grow(
         &self,
         holdings: &Holdings,
-        demand: impl Fn(GroupIndex, i64) -> Demand,
+        demand: impl Fn(GroupIndex) -> Demand,
         computed_tokens: i64,
     ) -> bool {
-        let blocks = (0..holdings.groups.len()).map(|group| {
-            let slots = holdings.groups[group].table.len();
-            let demanded = holdings.demanded_tokens(group);
-            demand(group, demanded).growth(slots, demanded, &self.geometries[group]).blocks
-        });
+        let blocks = (0..holdings.groups.len())
+            .map(|group| self.growth_of(holdings, group, demand(group)).blocks);
         self.device.pool.could_hold(blocks) || self.expires(holdings, computed_tokens)
     }
 
@@ -149,15 +151,13 @@ impl Coordinator {
         demands
             .iter()
             .enumerate()
-            .map(|(group, demand)| {
-                let geometry = &self.geometries[group];
-                let (slots, demanded) = match first {
-                    None => (holdings.groups[group].table.len(), holdings.demanded_tokens(group)),
-                    Some(FirstAdmission { hit, .. }) => {
-                        (geometry.hit_slots(hit.total_pages), self.tokens_of(hit.total_pages))
-                    }
-                };
-                demand.growth(slots, demanded, geometry)
+            .map(|(group, &demand)| match first {
+                None => self.growth_of(holdings, group, demand),
+                Some(FirstAdmission { hit, .. }) => {
+                    let geometry = &self.geometries[group];
+                    let slots = geometry.hit_slots(hit.total_pages);
+                    demand.growth(slots, self.tokens_of(hit.total_pages), geometry)
+                }
             })
             .collect()
     }

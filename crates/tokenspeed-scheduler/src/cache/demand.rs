@@ -12,6 +12,14 @@ pub enum Demand {
         /// Tokens held beyond them.
         reserve: i64,
     },
+    /// A decode step: the tokens up to `extent`, or `reserve` behind what was demanded before, if that is
+    /// more.
+    Step {
+        /// Absolute end of what the step may write.
+        extent: i64,
+        /// What is asked for in place of the tokens that it needs.
+        reserve: i64,
+    },
     /// The slots from `first_slot` to the one that holds token `extent + reserve - 1`; all below
     /// the first that the table has not reached stay holes.
     SparseSuffix {
@@ -42,6 +50,7 @@ impl Demand {
     pub fn growth(self, slots: usize, demanded: i64, geometry: &Geometry) -> Growth {
         let (extent, filled_from, promised) = match self {
             Demand::Dense { tokens, reserve } => (demanded + tokens + reserve, slots, 0),
+            Demand::Step { .. } => (self.demanded_after(demanded), slots, 0),
             Demand::SparseSuffix { extent, first_slot, reserve, promised } => {
                 (extent + reserve, first_slot.max(slots), promised)
             }
@@ -58,6 +67,7 @@ impl Demand {
     pub fn demanded_after(self, demanded: i64) -> i64 {
         match self {
             Demand::Dense { tokens, .. } => demanded + tokens,
+            Demand::Step { extent, reserve } => extent.max(demanded + reserve),
             Demand::SparseSuffix { extent, .. } => extent,
         }
     }

@@ -7,7 +7,7 @@ use crate::identity::PageId;
 
 /// A request's tables and publication progress. They change when an admission succeeds and at no
 /// other time (`scheduler.md` §2): a refused one leaves both untouched. What it rests on (`forwards`,
-/// `rests_on`, `torn`) follows results and words in between.
+/// `rests_on`, `torn`) follows results and words in between, and what it demanded each decode step.
 ///
 /// What every decode step reads comes first, as in a [`Request`](crate::request::Request).
 #[derive(Debug, Default)]
@@ -68,18 +68,21 @@ impl Holdings {
         self.groups[group].demanded_tokens.max(self.stepped_tokens)
     }
 
-    /// Notes up to where decode steps of `width` tokens are sure to need no admission, which they do
-    /// when they need a block, complete a page or expire a slot (`cache.md` §3). As long as
-    /// nothing is given up, that holds whatever else happens.
+    /// The end of the first page whose publication no admission has carried, in tokens.
+    pub fn next_page_end(&self, granularity: i64) -> i64 {
+        (self.published_pages as i64 + 1) * granularity
+    }
+
+    /// Notes up to which extent decode steps of `width` tokens are sure to be no admissions: they need no
+    /// block, complete no page and expire no slot (`cache.md` §3). It holds until the next admission.
     pub fn look_ahead(&mut self, geometries: &[Geometry], granularity: i64, width: i64) {
         // What a step computed ends a width before its extent, or earlier.
         let before = |computed: i64| computed - 1 + width;
-        let page_end = (self.published_pages as i64 + 1) * granularity;
         let extents = geometries.iter().zip(&self.groups).map(|(geometry, held)| {
             let owned = held.table.len() as i64 * geometry.block_granularity;
             owned.min(geometry.expires_at(held.table.first_live()).map_or(i64::MAX, before))
         });
-        self.in_place_tokens = extents.min().unwrap_or(i64::MAX).min(before(page_end));
+        self.in_place_tokens = extents.fold(before(self.next_page_end(granularity)), i64::min);
     }
 
     /// At least as many as the parents that its retraction is sure to make available.
@@ -99,7 +102,7 @@ impl Holdings {
 pub struct Progress<'a> {
     /// The complete pages within the computed tokens, from the first on.
     pub pages: &'a [PageId],
-    /// The request's tokens: those of `pages`, and more.
+    /// The request's tokens: those of `pages`, and perhaps more.
     pub tokens: &'a [i32],
     /// The exact computed frontier.
     pub computed_tokens: i64,

@@ -25,8 +25,9 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Worth and epoch in one number: the run that a block of this rank stands in.
-    fn run(self) -> u64 {
+    /// The run that a block of this rank stands in: worth and epoch, in one number since there may be as
+    /// many runs as blocks.
+    fn run_key(self) -> u64 {
         u64::from(self.worth) << 63 | self.epoch
     }
 }
@@ -61,7 +62,7 @@ impl Ranking {
 /// A group's blocks that are cached and that nothing else owns.
 #[derive(Debug, Default)]
 pub(super) struct EvictionOrder {
-    /// By [`Rank::run`].
+    /// By [`Rank::run_key`].
     runs: BTreeMap<u64, Run>,
     len: usize,
 }
@@ -86,7 +87,7 @@ impl EvictionOrder {
         let rank = ranking.rank(&blocks[block as usize], block);
         blocks[block as usize].rest();
         let alone = Run { first: block, last: block, sorted: true };
-        let run = self.runs.entry(rank.run()).or_insert(alone);
+        let run = self.runs.entry(rank.run_key()).or_insert(alone);
         if run.first == block {
             return;
         }
@@ -108,9 +109,9 @@ impl EvictionOrder {
         let [before, after] = state.neighbours();
         if before == HOLE || after == HOLE {
             let rank = ranking.rank(state, block);
-            let run = self.runs.get_mut(&rank.run()).expect("an idle block stands in its run");
+            let run = self.runs.get_mut(&rank.run_key()).expect("an idle block stands in its run");
             match (before, after) {
-                (HOLE, HOLE) => drop(self.runs.remove(&rank.run())),
+                (HOLE, HOLE) => drop(self.runs.remove(&rank.run_key())),
                 (HOLE, _) => run.first = after,
                 _ => run.last = before,
             }

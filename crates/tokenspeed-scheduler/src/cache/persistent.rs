@@ -35,7 +35,7 @@ pub struct PersistentTables {
 pub struct PersistentTable {
     /// Row-major cells, `rows * columns`.
     pub cells: Arc<Vec<AtomicI32>>,
-    /// Slots a row has room for: a multiple of [`COLUMNS_STEP`], half as many more when a request
+    /// Slots a row has room for: a multiple of 16, half as many more when a request
     /// outgrows it.
     pub columns: usize,
 }

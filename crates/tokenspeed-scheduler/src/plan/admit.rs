@@ -155,27 +155,24 @@ impl Round<'_> {
         }
         let reserve = PrefillReserve::new(self.rules, request, chunk, false);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        match self.admit_more(key, |group, _| demands[group]) {
+        match self.admit_more(key, |group| demands[group]) {
             Err(_) => Outcome::NoCapacity,
             Ok(()) => self.chunk_admitted(key, chunk, &Hit::default()),
         }
     }
 
-    /// Grants a resident what it asks for next of each group, behind the tokens that it demanded before,
-    /// and publishes what it computed so far.
+    /// Grants a resident what it asks for next of each group, and publishes what it computed so far.
     pub(super) fn admit_more(
         &mut self,
         key: RequestKey,
-        demand: impl Fn(GroupIndex, i64) -> Demand,
+        demand: impl Fn(GroupIndex) -> Demand,
     ) -> Result<(), NoCapacity> {
         let request = &mut self.requests[key];
         let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
         if !self.cache.could_grow(holdings, &demand, progress.computed_tokens) {
             return Err(NoCapacity::Device);
         }
-        let demands: Vec<Demand> = (0..holdings.groups.len())
-            .map(|group| demand(group, holdings.demanded_tokens(group)))
-            .collect();
+        let demands: Vec<Demand> = (0..holdings.groups.len()).map(demand).collect();
         self.cache.admit(holdings, None, &demands, progress, &mut self.build.fresh)
     }
 

@@ -17,10 +17,7 @@ impl Round<'_> {
             if self.build.budget_left() - reserved_tokens < cost {
                 return;
             }
-            if self.yields(key) {
-                continue;
-            }
-            if self.step_in_place(key) {
+            if self.yields(key) || self.step_in_place(key) {
                 continue;
             }
             let outcome = self.grant_over_younger(key, Self::schedule_decode);
@@ -30,26 +27,30 @@ impl Round<'_> {
         }
     }
 
-    /// The common decode step, within what is known to need no admission: it touches nothing but the
-    /// request. `false` where there is more to look at.
+    /// The common decode step, which is known to need no admission: it reads and writes nothing of the
+    /// cache. `false` where there is more to look at.
     fn step_in_place(&mut self, key: RequestKey) -> bool {
         let request = &self.requests[key];
-        let step = Step::of(request, self.rules.decode_width);
-        let looked_up = request.state() == State::Decoding
-            && step.reserve == 0
-            && step.extent <= request.holdings.in_place_tokens;
-        let waits = request.forwards_out > self.rules.overlap_depth;
-        if !looked_up || waits || request.budget_is_spoken_for() {
+        let extent = request.decode_extent(self.rules.decode_width);
+        let is_known = request.state() == State::Decoding
+            && request.reserve_next_tokens == 0
+            && extent <= request.holdings.in_place_tokens;
+        if !is_known || self.awaits_result(key) || request.budget_is_spoken_for() {
             return false;
         }
-        debug_assert!(self.needs_no_admission(request, step));
-        let request = &mut self.requests[key];
-        let stepped = &mut request.holdings.stepped_tokens;
-        *stepped = step.extent.max(*stepped);
-        request.forward_scheduled(self.number);
-        let op = DecodeOp { key, seat: Seat::of(request), input_id: None };
-        self.build.push_decode(op, self.rules.decode_cost);
+        debug_assert!(self.needs_no_admission(request, self.step_demand(request)));
+        let stepped = &mut self.requests[key].holdings.stepped_tokens;
+        *stepped = extent.max(*stepped);
+        self.push_step(key, None);
         true
+    }
+
+    /// Takes a step whose slots are secured into the batch.
+    fn push_step(&mut self, key: RequestKey, input_id: Option<i32>) {
+        let request = &mut self.requests[key];
+        request.forward_scheduled(self.number);
+        let op = DecodeOp { key, seat: Seat::of(request), input_id };
+        self.build.push_decode(op, self.rules.decode_cost);
     }
 
     /// One decode step. Within what the tables own it consumes tokens in place; only a step that
@@ -66,9 +67,7 @@ impl Round<'_> {
         }
         self.requests[key].reserve_next_tokens = 0;
         self.requests.transition(key, State::Decoding);
-        self.requests[key].forward_scheduled(self.number);
-        let seat = Seat::of(&self.requests[key]);
-        self.build.push_decode(DecodeOp { key, seat, input_id }, self.rules.decode_cost);
+        self.push_step(key, input_id);
         Outcome::Completed
     }
 
@@ -83,20 +82,15 @@ impl Round<'_> {
     /// Secures the slots that a decode step writes, in place or by an admission; `false` where the pool
     /// cannot hold them now.
     pub(super) fn take_decode_slots(&mut self, key: RequestKey) -> bool {
-        let request = &self.requests[key];
-        let step = Step::of(request, self.rules.decode_width);
-        if self.needs_no_admission(request, step) {
+        let demand = self.step_demand(&self.requests[key]);
+        if self.needs_no_admission(&self.requests[key], demand) {
             let holdings = &mut self.requests[key].holdings;
             for group in 0..holdings.groups.len() {
                 let demanded = holdings.demanded_tokens(group);
-                holdings.groups[group].demanded_tokens = demanded + step.tokens_behind(demanded);
+                holdings.groups[group].demanded_tokens = demand.demanded_after(demanded);
             }
-        } else {
-            let demand =
-                |_, demanded| Demand::Dense { tokens: step.tokens_behind(demanded), reserve: 0 };
-            if self.admit_more(key, demand).is_err() {
-                return false;
-            }
+        } else if self.admit_more(key, |_| demand).is_err() {
+            return false;
         }
         let holdings = &mut self.requests[key].holdings;
         let (geometries, width) = (self.cache.geometries(), self.rules.decode_width);
@@ -104,37 +98,19 @@ impl Round<'_> {
         true
     }
 
+    /// What a decode step asks of each group.
+    fn step_demand(&self, request: &Request) -> Demand {
+        let extent = request.decode_extent(self.rules.decode_width);
+        Demand::Step { extent, reserve: request.reserve_next_tokens }
+    }
+
     /// Whether a decode step needs no block, completes no page and expires no slot.
-    fn needs_no_admission(&self, request: &Request, step: Step) -> bool {
+    fn needs_no_admission(&self, request: &Request, demand: Demand) -> bool {
         let holdings = &request.holdings;
         let computed = request.computed_tokens();
-        let next_page_end = (holdings.published_pages as i64 + 1) * self.rules.granularity;
-        computed < next_page_end
-            && self.cache.geometries().iter().enumerate().all(|(group, geometry)| {
-                let owned = holdings.groups[group].table.len() as i64 * geometry.block_granularity;
-                let demanded = holdings.demanded_tokens(group);
-                demanded + step.tokens_behind(demanded) <= owned
-            })
+        let grows = |group| self.cache.growth_of(holdings, group, demand).blocks > 0;
+        computed < holdings.next_page_end(self.rules.granularity)
+            && !(0..holdings.groups.len()).any(grows)
             && !self.cache.expires(holdings, computed)
-    }
-}
-
-/// What a decode step asks for, in tokens.
-#[derive(Debug, Clone, Copy)]
-struct Step {
-    /// Absolute end of what it may write.
-    extent: i64,
-    /// Asked for behind what was demanded before, if that is more.
-    reserve: i64,
-}
-
-impl Step {
-    fn of(request: &Request, width: i64) -> Step {
-        Step { extent: request.decode_extent(width), reserve: request.reserve_next_tokens }
-    }
-
-    /// What it asks of a group behind the tokens that were demanded of it before.
-    fn tokens_behind(self, demanded: i64) -> i64 {
-        (self.extent - demanded).max(self.reserve)
     }
 }

@@ -47,13 +47,14 @@ pub struct Request {
     pub prompt_tokens: i64,
     /// Prompt and output together, when its declared budget is spent; `i64::MAX` without one.
     pub budget_end_tokens: i64,
-    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
+    /// What the next decode admission asks for in place of the tokens it needs, if that is more; 0 where
+    /// nobody has said.
     pub reserve_next_tokens: i64,
     /// The drafter's candidates that came with the last result, if any did.
     pub spec_candidate_ids: Option<Box<[i32]>>,
-    /// Prompt and output.
+    /// Prompt and output. Those of the prompt and of every named page are settled.
     pub tokens: Tokens,
-    /// What it holds of the cache; what steps read of it ends the third line.
+    /// What it holds of the cache; what steps read of it lies in the third line.
     pub holdings: Holdings,
     // What few steps read.
     /// The complete prefix pages of `tokens`, each named once.
@@ -67,7 +68,7 @@ pub struct Request {
     /// Retractions for capacity: each widens the headroom of the next admission (`scheduler.md` §4).
     pub retractions: i64,
     /// The handle under which it was last seated, while it is not; changed through
-    /// [`RequestSet::note_last_handle`] only.
+    /// [`RequestSet`]'s `note_last_handle` and `forget_last_handle` only.
     pub(crate) last_handle: Option<Handle>,
 }
 

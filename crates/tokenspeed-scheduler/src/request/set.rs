@@ -77,9 +77,8 @@ impl RequestSet {
         }
         let hash = hash_of(&request.id);
         self.places[at as usize] = Some(request);
-        let places = &self.places;
         self.by_id.insert_unique(hash, key, |&RequestKey(at)| {
-            hash_of(&places[at as usize].as_ref().expect("a key names a live request").id)
+            hash_of(&self.places[at as usize].as_ref().expect("a key names a live request").id)
         });
         self.enqueue(key);
         key
@@ -98,7 +97,10 @@ impl RequestSet {
         self.dequeue(key);
         self.forget_last_handle(key);
         let hash = hash_of(&self[key].id);
-        self.by_id.find_entry(hash, |&other| other == key).expect("in the map").remove();
+        self.by_id
+            .find_entry(hash, |&other| other == key)
+            .expect("a live request is found by its id")
+            .remove();
         let request = self.places[key.0 as usize].take().expect("a key names a live request");
         self.free.push(key.0);
         request

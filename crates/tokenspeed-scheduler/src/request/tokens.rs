@@ -1,17 +1,18 @@
 //! A request's tokens, prompt and output.
 
+use arrayvec::ArrayVec;
+
 /// Tokens, the newest of which may lie in the request itself. The ends of thousands of lists lie on as many
-/// pages of memory: to add one token to each costs as much as all else of a round. So tokens are added
-/// there a few at a time.
+/// pages of memory: to add one token to each costs as much as all else of a round. So they are moved there
+/// several at a time.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Tokens {
     settled: Vec<i32>,
-    num_recent: u32,
-    recent: [i32; RECENT_MOST],
+    recent: ArrayVec<i32, RECENT_MOST>,
 }
 
-/// Fills what cache lines a request's first fields leave.
+/// As many as leave a request at six cache lines.
 const RECENT_MOST: usize = 11;
 
 /// Room for output that a request takes at least when it has none left, in tokens.
@@ -20,7 +21,7 @@ const STEP: usize = 64;
 impl Tokens {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.settled.len() + self.num_recent as usize
+        self.settled.len() + self.recent.len()
     }
 
     /// Whether there is none.
@@ -30,7 +31,7 @@ impl Tokens {
 
     /// The newest.
     pub fn last(&self) -> Option<i32> {
-        self.recent().last().or(self.settled.last()).copied()
+        self.recent.last().or(self.settled.last()).copied()
     }
 
     /// All up to the last [`Tokens::settle`], and perhaps some behind it.
@@ -40,25 +41,17 @@ impl Tokens {
 
     /// Appends tokens.
     pub fn append(&mut self, tokens: &[i32]) {
-        let from = self.num_recent as usize;
-        match self.recent.get_mut(from..from + tokens.len()) {
-            Some(place) => {
-                place.copy_from_slice(tokens);
-                self.num_recent += tokens.len() as u32;
-            }
-            None => {
-                self.settle();
-                self.make_room(tokens.len());
-                self.settled.extend_from_slice(tokens);
-            }
+        if self.recent.try_extend_from_slice(tokens).is_err() {
+            self.settle();
+            self.make_room(tokens.len());
+            self.settled.extend_from_slice(tokens);
         }
     }
 
     /// Makes all of them readable as one slice.
     pub fn settle(&mut self) -> &[i32] {
-        self.make_room(self.num_recent as usize);
-        self.settled.extend_from_slice(&self.recent[..self.num_recent as usize]);
-        self.num_recent = 0;
+        self.make_room(self.recent.len());
+        self.settled.extend(self.recent.drain(..));
         &self.settled
     }
 
@@ -66,10 +59,6 @@ impl Tokens {
     pub fn truncate(&mut self, len: usize) {
         self.settle();
         self.settled.truncate(len);
-    }
-
-    fn recent(&self) -> &[i32] {
-        &self.recent[..self.num_recent as usize]
     }
 
     /// Memory grows by an eighth at a time: to move it costs as much as many steps, and less would be moved

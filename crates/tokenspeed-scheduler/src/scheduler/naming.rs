@@ -38,9 +38,6 @@ impl Scheduler {
         let granularity = self.rules.granularity as usize;
         let request = &mut self.requests[key];
         let named = request.pages.len() * granularity;
-        if request.tokens.len() < named + granularity {
-            return;
-        }
         for tokens in request.tokens.settle()[named..].chunks_exact(granularity) {
             let page = self.cache.name_next_page(request.pages.last().copied(), tokens);
             make_room(&mut request.pages, 1);

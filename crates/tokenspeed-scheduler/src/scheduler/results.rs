@@ -30,7 +30,8 @@ impl Owed {
     }
 
     /// Checks a result of `tokens` tokens and counts it as landed; `false` for one that comes late and
-    /// counts for nothing. `id` is read for a refusal only.
+    /// counts for nothing. `id` comes unread, since it lies
+    /// elsewhere: only a refusal needs it.
     pub(super) fn land(
         &mut self,
         id: &Arc<str>,
@@ -206,9 +207,9 @@ impl Scheduler {
         request.forwards_out -= 1;
         request.chunks_out = request.chunks_out.saturating_sub(1);
         request.owed_since_round = self.round;
-        let complete_pages = request.num_tokens() / granularity;
         request.tokens.append(tokens);
-        let completes_page = request.num_tokens() / granularity > complete_pages;
+        // Only then are its names read: they lie on a line of their own.
+        let completes_page = request.num_tokens() % granularity < tokens.len() as i64;
         if !tokens.is_empty() {
             self.retractions_since_token = 0;
         }
