@@ -250,7 +250,7 @@ MUTANTS = (
         "        (self.published_pages as i64 + 1) * granularity",
         "        (self.published_pages as i64 + 2) * granularity",
         "fused",
-        "what_was_computed_is_published_and_nothing_more",
+        "a_page_that_output_completed_is_found_by_the_next_prompt",
     ),
     Mutant(
         "what rests on a load that failed is found by nobody (cache.md §8)",

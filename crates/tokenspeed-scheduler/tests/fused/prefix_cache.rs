@@ -24,6 +24,24 @@ fn scenario_14_hits_only_on_what_was_written_before() {
     }
 }
 
+/// `cache.md` §3: a decode step behind a page's end is an admission, and publishes the page: a prompt of
+/// the next round finds it while its request goes on. The round's own step, which takes its input behind
+/// the page, comes first where they are mixed.
+#[test]
+fn a_page_that_output_completed_is_found_by_the_next_prompt() {
+    for output in 1..14 {
+        let mut engine = Engine::new(&World { P: 32, mixed: true, ..World::default() });
+        engine.submit(&[("a", R(7, 20))]);
+        engine.rounds(output);
+        let tokens = engine.tokens("a").to_vec();
+        assert_eq!(tokens.len(), 7 + output);
+        engine.submit(&[("b", R(30, 1).repeating(&tokens))]);
+        engine.round();
+        assert_eq!(engine.lives["b"].hit, (7 + output - 1) / 4 * 4, "{output} tokens");
+        engine.play();
+    }
+}
+
 /// Groups F and S each hold idle hit blocks, and R runs. The prompt needs more than is free or could
 /// be evicted beside its own hits: it is refused without a trace, and served when R is gone.
 #[test]
