@@ -1,10 +1,9 @@
 """SGLang's scheduling, as far as it can be had without a model worker: a lower bound.
 
-SGLang's own `Scheduler` is a process around a model worker. What that process runs in a round are the
-classes used here: the radix cache, the paged allocator, `PrefillAdder`, `ScheduleBatch`. The loop between
-them is this file's, in the order in which SGLang documents it: prompts first, decodes if there are none.
-Left out are its sockets, the batch's copy for the model runner, the sampling and the streaming.
-Its tensors are the CPU's.
+SGLang's own `Scheduler` is a process around a model worker. What that process runs in a round are
+the classes used here: the radix cache, the paged allocator, `PrefillAdder`, `ScheduleBatch`. The
+loop between them is this file's: prompts first, decodes if there are none. Left out are SGLang's
+sockets, the batch's way to the model runner, the sampling and the streaming. Tensors are the CPU's.
 """
 
 from __future__ import annotations
