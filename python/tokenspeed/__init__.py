@@ -7,16 +7,24 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenspeed.engine import LLM, AsyncLLM, SamplingParams
 
-__all__ = ["LLM", "AsyncLLM", "SamplingParams"]
+__all__ = ["LLM", "AsyncLLM", "SamplingParams", "__version__"]
+
+__version__: str
+"""Of the installed package."""
+
+_OF_ENGINE = frozenset(["LLM", "AsyncLLM", "SamplingParams"])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name == "__version__":
+        return version("tokenspeed-core")
+    if name not in _OF_ENGINE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tokenspeed import engine
 

@@ -93,6 +93,7 @@ class SectionedCommand(click.Command):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.version_option(None, "--version", "-V", package_name="tokenspeed-core")
 @click.pass_context
 def commands(ctx: click.Context) -> None:
     """A scheduler for LLM inference that knows its KV cache.
@@ -284,6 +285,8 @@ def rerun(recording: Path, until: int | None, show: bool, quiet: bool) -> None:
     counts = f"{recording}: {played.calls:,} calls, {played.rounds:,} rounds"
     if played.cut_line is not None:
         click.echo(f"{recording}: ends within line {played.cut_line:,}; played up to it", err=True)
+    if until is not None and played.same and played.rounds < until:
+        click.echo(f"{recording}: ends before round {until:,} (--until)", err=True)
     if played.same:
         click.echo(f"{counts}, all as recorded by {played.version}")
     elif played.broke_off is not None:

@@ -65,6 +65,8 @@ def test_generate_shows_several_prompts_with_their_texts(text: str, tokenspeed: 
         (["glassllm", "--temperature", "-1"], "temperature"),
         (["glassllm", "--memory", "much"], "memory"),
         (["glassllm", "--chat"], "conversation"),
+        (["glassllm", "--dtype", "int3"], "'float64', 'float32', 'bfloat16', 'float16'"),
+        (["glassllm", "--device", "tpu"], "'cpu', 'cuda'"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments: list[str], reason: str, tokenspeed: Command) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import tokenspeed
 from tokenspeed import cli
 
 ROWS = [(40 * i, 900, 3, [1, i + 2]) for i in range(12)]
@@ -45,6 +46,7 @@ def test_help_teaches(run):
     ):
         assert words in out
     assert run()[:2] == (0, run("--help")[1])
+    assert run("--version")[1] == f"tokenspeed, version {tokenspeed.__version__}\n"
 
 
 def test_table(run, mooncake_file):

@@ -97,6 +97,12 @@ def test_python_imports_go_downwards() -> None:
     assert ("simulate", "scheduler") in seen
 
 
+def test_without_torch_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['torch'] = None; from tokenspeed import LLM"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'tokenspeed-core[models]'" in ran.stderr.splitlines()[-1]
+
+
 def test_torch_is_imported_only_where_a_model_is_asked_for() -> None:
     heavy = "import sys, tokenspeed.cli, tokenspeed.engine; sys.exit('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", heavy], check=False)

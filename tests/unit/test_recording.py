@@ -173,6 +173,8 @@ def test_a_plan_is_shown(tmp_path: Path, run: Run) -> None:
         "zero in full: 1-4",
     ]
     assert "a: row 1, decode 1, prompt 9; full 1-4" in run(path, "--show")[1]
+    assert run(path, "--until", 1)[2] == ""
+    assert "ends before round 99 (--until)" in run(path, "--until", 99)[2]
 
 
 def test_runs_of_blocks_are_drawn_together() -> None:

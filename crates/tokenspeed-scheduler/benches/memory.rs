@@ -77,12 +77,12 @@ fn together(blocks: usize, requests: usize, page: usize, each: f64) {
 
 /// An engine with so many blocks cached, in a pool of `blocks`.
 fn fill(cached: usize, blocks: usize, rows: usize, page: usize) -> Engine {
-    const EACH: usize = 64;
-    let tokens = EACH.min(cached) * page - 1;
+    let each = (CONTEXT_TOKENS / page).min(cached);
+    let tokens = each * page - 1;
     let budget = (64 * (CONTEXT_TOKENS + page)).max(tokens);
     let mut engine = Engine::new(Path::Arrays, Pool { page, blocks, rows, budget, host_blocks: 0 });
     let mut at = 0;
-    while cached_alone(&engine) + EACH.min(cached) <= cached {
+    while cached_alone(&engine) + each <= cached {
         engine.submit(vec![prompt("filler", at, 0, tokens, 0)]);
         let done = engine.round().sampled;
         engine.finish(done);

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LLM", "AsyncLLM", "Completion", "Delta", "EngineSettings", "SamplingParams"]
 
+NEEDS_MODELS = "torch and transformers are needed: pip install 'tokenspeed-core[models]'"
+"""What to do where a module of the extra cannot be imported."""
+
 _LAZY = {"LLM": "llm", "AsyncLLM": "async_llm"}
 
 
@@ -25,4 +28,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{error}; {NEEDS_MODELS}", name=error.name) from None

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from tokenspeed.engine import NEEDS_MODELS
 from tokenspeed.engine.sampling import SamplingParams
-
-_NEEDS = "torch and transformers are needed: pip install 'tokenspeed-core[models]'"
+from tokenspeed.engine.settings import DTYPES
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error}; {_NEEDS}") from None
+        raise click.ClickException(f"{error}; {NEEDS_MODELS}") from None
     except (ValueError, RuntimeError) as error:
         raise click.ClickException(str(error)) from None
 
@@ -35,8 +35,8 @@ def _explained() -> Iterator[None]:
 @click.option("--top-k", type=int, default=0, show_default=True, metavar="N", help="0: all.")
 @click.option("--seed", type=int, metavar="N", help="For the same text again.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="Ends a text; not shown.")
-@click.option("--dtype", default="float32", show_default=True)
-@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--memory", metavar="BYTES", help="Of the pool, say 512MiB.")
 @click.option(
     "--num-device-pages", type=int, metavar="N", help="Of the pool, in place of --memory."

@@ -17,12 +17,10 @@ from tokenspeed.engine.engine import Engine
 from tokenspeed.engine.outputs import Completion, Delta
 from tokenspeed.engine.prompts import PretrainedTokenizer, Prompt, encode
 from tokenspeed.engine.sampling import SamplingParams
-from tokenspeed.engine.settings import EngineSettings
+from tokenspeed.engine.settings import DTYPES, EngineSettings
 from tokenspeed.engine.watch import OnRound
 from tokenspeed.models import Loaded, TransformersRunner, load
 from tokenspeed.runtime.device import Device
-
-DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 class Generation:
@@ -82,10 +80,7 @@ def start_engine(
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
         raise ValueError(f"dtype = {dtype!r}: dtype is one of {', '.join(DTYPES)}")
-    try:
-        cut = EngineSettings(**settings)
-    except TypeError as error:
-        raise ValueError(f"setting: {error}") from None
+    cut = EngineSettings.of(settings)
     place = _open_device(device)
     loaded = model if isinstance(model, Loaded) else load(model, getattr(torch, name), device)
     runner = TransformersRunner(loaded.model, cut.page_tokens)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from tokenspeed.runtime.recipe import Recipe
 from tokenspeed.scheduler import PressurePolicy, SchedulerConfig
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+"""What a model can be computed in."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
@@ -40,6 +44,17 @@ class EngineSettings:
     forward. The output is the same."""
     prefix_cache: bool = True
     """New prompts find what others have computed."""
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> EngineSettings:
+        """Raises `ValueError` for a name that is no setting."""
+        known = [item.name for item in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise ValueError(
+                    f"setting {name!r}: there is none; settings are {', '.join(known)}"
+                )
+        return cls(**settings)
 
     def scheduler_config(self, recipe: Recipe, context_tokens: int) -> SchedulerConfig:
         """The scheduler's configuration for a model that bears `context_tokens` of one request.

@@ -31,12 +31,16 @@ multiprocessor; to start it costs about 2 µs, the time of some 100 kB. Shorter 
 all in one launch."""
 
 
+NEEDS_CUPY = "pip install 'tokenspeed-core[cu12]' or, for CUDA 13, 'tokenspeed-core[cu13]'"
+"""What to do where CuPy cannot be imported."""
+
+
 def why_missing() -> str | None:
     """Why there is no device `cuda` here, in words; None where there is one."""
     try:
         import cupy
     except ImportError as cause:
-        return f"CuPy cannot be imported: {cause}"
+        return f"CuPy cannot be imported: {cause}; {NEEDS_CUPY}"
     try:
         return None if cupy.cuda.runtime.getDeviceCount() else "CuPy finds no GPU"
     except cupy.cuda.runtime.CUDARuntimeError as cause:

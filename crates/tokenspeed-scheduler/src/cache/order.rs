@@ -24,6 +24,13 @@ pub struct Rank {
     block: BlockId,
 }
 
+impl Rank {
+    /// Worth and epoch in one number: the run that a block of this rank stands in.
+    fn run(self) -> u64 {
+        u64::from(self.worth) << 63 | self.epoch
+    }
+}
+
 /// How a group's blocks are ranked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ranking {
@@ -54,8 +61,8 @@ impl Ranking {
 /// A group's blocks that are cached and that nothing else owns.
 #[derive(Debug, Default)]
 pub(super) struct EvictionOrder {
-    /// By worth and epoch.
-    runs: BTreeMap<(u8, u64), Run>,
+    /// By [`Rank::run`].
+    runs: BTreeMap<u64, Run>,
     len: usize,
 }
 
@@ -79,7 +86,7 @@ impl EvictionOrder {
         let rank = ranking.rank(&blocks[block as usize], block);
         blocks[block as usize].rest();
         let alone = Run { first: block, last: block, sorted: true };
-        let run = self.runs.entry((rank.worth, rank.epoch)).or_insert(alone);
+        let run = self.runs.entry(rank.run()).or_insert(alone);
         if run.first == block {
             return;
         }
@@ -101,10 +108,9 @@ impl EvictionOrder {
         let [before, after] = state.neighbours();
         if before == HOLE || after == HOLE {
             let rank = ranking.rank(state, block);
-            let key = (rank.worth, rank.epoch);
-            let run = self.runs.get_mut(&key).expect("an idle block stands in its run");
+            let run = self.runs.get_mut(&rank.run()).expect("an idle block stands in its run");
             match (before, after) {
-                (HOLE, HOLE) => drop(self.runs.remove(&key)),
+                (HOLE, HOLE) => drop(self.runs.remove(&rank.run())),
                 (HOLE, _) => run.first = after,
                 _ => run.last = before,
             }

@@ -35,12 +35,13 @@ pub struct PersistentTables {
 pub struct PersistentTable {
     /// Row-major cells, `rows * columns`.
     pub cells: Arc<Vec<AtomicI32>>,
-    /// Slots a row has room for; doubled when a request outgrows it.
+    /// Slots a row has room for: a multiple of [`COLUMNS_STEP`], half as many more when a request
+    /// outgrows it.
     pub columns: usize,
 }
 
-/// Columns of a fresh persistent table.
-const COLUMNS_MIN: usize = 64;
+/// Columns of a fresh persistent table, and what every width is a multiple of: a cache line of cells.
+const COLUMNS_STEP: usize = 16;
 
 impl PersistentTable {
     fn new(rows: usize, columns: usize) -> PersistentTable {
@@ -68,7 +69,7 @@ impl PersistentTables {
     /// Empty tables for rows `0..rows`.
     pub fn new(groups: usize, rows: usize) -> PersistentTables {
         PersistentTables {
-            groups: (0..groups).map(|_| PersistentTable::new(rows, COLUMNS_MIN)).collect(),
+            groups: (0..groups).map(|_| PersistentTable::new(rows, COLUMNS_STEP)).collect(),
             rows,
             written: vec![Vec::new(); groups],
         }
@@ -116,7 +117,8 @@ impl RowCells<'_> {
     /// Sets a cell and notes it as changed.
     pub fn set(&mut self, slot: usize, block: BlockId) {
         if slot >= self.table.columns {
-            let columns = (slot + 1).next_power_of_two();
+            let columns = (self.table.columns * 3 / 2).max(slot + 1);
+            let columns = columns.next_multiple_of(COLUMNS_STEP);
             *self.table = self.table.with_columns(self.rows, columns);
         }
         let at = self.row as usize * self.table.columns + slot;

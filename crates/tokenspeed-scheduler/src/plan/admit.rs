@@ -6,7 +6,7 @@ use super::demand::{PrefillReserve, prefill_demands};
 use super::refusal::least_need;
 use super::round::Round;
 use crate::cache::admission::{FirstAdmission, NoCapacity};
-use crate::cache::{Demand, Hit, Progress};
+use crate::cache::{Demand, GroupIndex, Hit, Progress};
 use crate::request::{RequestKey, State};
 
 /// What became of a request that a phase tried to schedule.
@@ -84,7 +84,8 @@ impl Round<'_> {
         let request = &mut self.requests[key];
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
+        let tokens = request.tokens.settled();
+        let first = FirstAdmission { hit, pages: &request.pages, tokens, row };
         if left.is_some_and(|left| !self.cache.leaves(&request.holdings, first, &demands, &left)) {
             self.note_refusal(key, chunk, hit);
             return Outcome::NoCapacity;
@@ -116,8 +117,8 @@ impl Round<'_> {
     /// Gives an admitted request the row that was looked for.
     pub(super) fn seat(&mut self, key: RequestKey) {
         self.rows.take(key);
+        self.requests.forget_last_handle(key);
         let request = &mut self.requests[key];
-        request.last_handle = None;
         request.recovering =
             matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
         self.count_in(key);
@@ -154,21 +155,28 @@ impl Round<'_> {
         }
         let reserve = PrefillReserve::new(self.rules, request, chunk, false);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        match self.admit_more(key, &demands) {
+        match self.admit_more(key, |group, _| demands[group]) {
             Err(_) => Outcome::NoCapacity,
             Ok(()) => self.chunk_admitted(key, chunk, &Hit::default()),
         }
     }
 
-    /// Grants a resident what it asks for next, and publishes what it computed so far.
+    /// Grants a resident what it asks for next of each group, behind the tokens that it demanded before,
+    /// and publishes what it computed so far.
     pub(super) fn admit_more(
         &mut self,
         key: RequestKey,
-        demands: &[Demand],
+        demand: impl Fn(GroupIndex, i64) -> Demand,
     ) -> Result<(), NoCapacity> {
         let request = &mut self.requests[key];
         let (holdings, progress) = request.holdings_and_progress(self.rules.granularity);
-        self.cache.admit(holdings, None, demands, progress, &mut self.build.fresh)
+        if !self.cache.could_grow(holdings, &demand, progress.computed_tokens) {
+            return Err(NoCapacity::Device);
+        }
+        let demands: Vec<Demand> = (0..holdings.groups.len())
+            .map(|group| demand(group, holdings.demanded_tokens(group)))
+            .collect();
+        self.cache.admit(holdings, None, &demands, progress, &mut self.build.fresh)
     }
 
     /// What the tiers hold of a prompt; at least its last token stays to be computed.
@@ -205,7 +213,7 @@ impl Round<'_> {
             false => State::Prefilling { window_end: chunk.end() },
         };
         self.requests.transition(key, state);
-        self.forward_scheduled(key);
+        self.requests[key].forward_scheduled(self.number);
         let request = &mut self.requests[key];
         request.chunks_out += u32::from(!completes);
         request.holdings.forwards.push(self.cache.expect_forward(self.number));

@@ -28,7 +28,7 @@ impl PrefillReserve {
         let headroom =
             if first && decodes && !rules.keeps_batch { request.admission_headroom() } else { 0 };
         let rest = request.prompt_tokens - chunk.end();
-        let open = match request.max_new_tokens {
+        let open = match request.max_new_tokens() {
             _ if !decodes => rules.decode_width,
             0 => rules.decode_width,
             budget => rules.limit_of(request.submitted_tokens, budget) - chunk.end(),

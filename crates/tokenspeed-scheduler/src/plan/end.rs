@@ -25,7 +25,8 @@ impl Round<'_> {
         if spent {
             let text = format!(
                 "request '{}' generated its `max_new_tokens` of {}; finish it, or submit it with more",
-                request.id, request.max_new_tokens
+                request.id,
+                request.max_new_tokens()
             );
             self.end(key, AbortReason::BudgetSpent, text);
         }
@@ -39,7 +40,7 @@ impl Round<'_> {
         let (id, tokens) = (&request.id, request.num_tokens());
         let needed = self.rules.limit_of(tokens, 0);
         let limit = self.rules.token_limit;
-        let outgrown = request.max_new_tokens == 0 && needed > limit;
+        let outgrown = request.max_new_tokens() == 0 && needed > limit;
         if outgrown {
             let text = format!(
                 "request '{id}' has {tokens} tokens and needs room for {needed}, but the pool bounds \

@@ -215,10 +215,7 @@ impl Outlook {
 /// Tokens that a request is expected to generate yet: by its budget, and by what others generated.
 fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
     let request = &requests[key];
-    let declared = match request.max_new_tokens {
-        0 => i64::MAX,
-        budget => budget - request.generated_tokens(),
-    };
+    let declared = request.budget_end_tokens.saturating_sub(request.num_tokens());
     let learned = requests.outputs.expected_rest(request.generated_tokens());
     declared.min(learned.unwrap_or(i64::MAX))
 }

@@ -171,7 +171,7 @@ impl Round<'_> {
         // With the pool to itself it fails for cached blocks alone: for a hit that it holds, or for
         // leftovers that split parents between groups.
         let alone = self.feedback.stalled.contains(&key) && self.requests.residents().count() == 1;
-        self.requests[key].stuck_alone += u32::from(alone);
+        self.requests[key].stuck_alone += u16::from(alone);
         if !self.end_if_over(key) {
             self.retract(key);
         }
@@ -194,16 +194,16 @@ impl Round<'_> {
         self.rows.give_back(holdings.row);
         self.cache.release(holdings);
         self.build.retracted.push(handle);
-        request.last_handle = Some(handle);
         *self.retractions_since_token += 1;
         request.retractions += 1;
-        request.reserve_next_tokens = None;
-        request.prompt_tokens = request.num_tokens();
+        request.reserve_next_tokens = 0;
+        request.rebase_prompt();
         let state = State::Retracted {
             epoch,
             resumes_generation: request.has_generated_output(),
             recovers_in_order: snapshot || self.rules.config.role == Role::D,
         };
+        self.requests.note_last_handle(key, handle);
         self.requests.transition(key, state);
     }
 }

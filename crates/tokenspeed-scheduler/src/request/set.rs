@@ -2,9 +2,10 @@
 //! in exactly the order that its state names, so that no phase walks requests it has no work for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::hash::BuildHasher;
 
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Request;
 use super::caution::Caution;
@@ -29,7 +30,10 @@ impl RequestKey {
 pub struct RequestSet {
     places: Vec<Option<Request>>,
     free: Vec<u32>,
-    by_id: FxHashMap<Arc<str>, RequestKey>,
+    /// By the id of the request that stands there.
+    by_id: HashTable<RequestKey>,
+    /// By the handle under which it was last seated.
+    retracted: FxHashMap<Handle, RequestKey>,
     /// By [`PageId::index`]: who was submitted last of those whose prompt has the page. It may have
     /// ended since, and the page may be another one.
     last_with: Vec<RequestKey>,
@@ -67,12 +71,16 @@ impl RequestSet {
             (self.places.len() - 1) as u32
         });
         let key = RequestKey(at);
-        self.by_id.insert(request.id.clone(), key);
         for page in &request.pages {
             grow_to(&mut self.last_with, page.index() + 1, key);
             self.last_with[page.index()] = key;
         }
+        let hash = hash_of(&request.id);
         self.places[at as usize] = Some(request);
+        let places = &self.places;
+        self.by_id.insert_unique(hash, key, |&RequestKey(at)| {
+            hash_of(&places[at as usize].as_ref().expect("a key names a live request").id)
+        });
         self.enqueue(key);
         key
     }
@@ -88,8 +96,10 @@ impl RequestSet {
     /// Takes a request out for good.
     pub fn remove(&mut self, key: RequestKey) -> Request {
         self.dequeue(key);
+        self.forget_last_handle(key);
+        let hash = hash_of(&self[key].id);
+        self.by_id.find_entry(hash, |&other| other == key).expect("in the map").remove();
         let request = self.places[key.0 as usize].take().expect("a key names a live request");
-        self.by_id.remove(&request.id);
         self.free.push(key.0);
         request
     }
@@ -141,12 +151,25 @@ impl RequestSet {
 
     /// The live request of that id.
     pub fn find(&self, id: &str) -> Option<RequestKey> {
-        self.by_id.get(id).copied()
+        self.by_id.find(hash_of(id), |&key| *self[key].id == *id).copied()
     }
 
     /// The retracted request that a handle last named.
     pub fn find_retracted(&self, handle: Handle) -> Option<RequestKey> {
-        self.iter().find(|(_, request)| request.last_handle == Some(handle)).map(|(key, _)| key)
+        self.retracted.get(&handle).copied()
+    }
+
+    /// Notes the handle under which a request that is being retracted was seated.
+    pub fn note_last_handle(&mut self, key: RequestKey, handle: Handle) {
+        self[key].last_handle = Some(handle);
+        self.retracted.insert(handle, key);
+    }
+
+    /// A request is seated anew, or goes: its last handle names it no more.
+    pub fn forget_last_handle(&mut self, key: RequestKey) {
+        if let Some(handle) = self[key].last_handle.take() {
+            self.retracted.remove(&handle);
+        }
     }
 
     /// How many requests are live.
@@ -294,6 +317,10 @@ impl RequestSet {
             }
         }
     }
+}
+
+fn hash_of(id: &str) -> u64 {
+    FxBuildHasher.hash_one(id)
 }
 
 impl std::ops::Index<RequestKey> for RequestSet {

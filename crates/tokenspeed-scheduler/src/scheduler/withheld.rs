@@ -64,17 +64,18 @@ impl Scheduler {
         self.retraction_epoch += 1;
         let request = &mut self.requests[key];
         let epoch = self.rules.place_among_readmissions(request.submission, self.retraction_epoch);
-        request.last_handle = Some(self.rows.handle(request.holdings.row));
+        let handle = self.rows.handle(request.holdings.row);
         self.rows.give_back(request.holdings.row);
         self.cache.release(&mut request.holdings);
         request.late_results += std::mem::take(&mut request.forwards_out);
         request.chunks_out = 0;
-        request.reserve_next_tokens = None;
+        request.reserve_next_tokens = 0;
         if self.rules.config.role == Role::P {
             self.forget_sample(key);
         }
+        self.requests.note_last_handle(key, handle);
         let request = &mut self.requests[key];
-        request.prompt_tokens = request.num_tokens();
+        request.rebase_prompt();
         let resumes_generation = request.has_generated_output();
         let state = State::Retracted { epoch, resumes_generation, recovers_in_order };
         self.requests.transition(key, state);
@@ -85,7 +86,7 @@ impl Scheduler {
     fn forget_sample(&mut self, key: RequestKey) {
         let request = &mut self.requests[key];
         request.tokens.truncate(request.submitted_tokens as usize);
-        request.spec_candidate_ids.clear();
+        request.spec_candidate_ids = None;
         let complete = (request.num_tokens() / self.rules.granularity) as usize;
         let named = request.pages.split_off(complete);
         self.cache.forget_pages(&named);
