@@ -20,8 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 from peer import SAMPLE, Pool, Request, not_importable
 from peer_vllm import MODEL
 
-MAX_TOKENS = 34 << 10
-"""Of a request: its table of slots has so many columns, all of them written at the start."""
+MAX_TOKENS = 1 << 18
+"""Of a request."""
 
 NAMES = {
     "sglang.srt.configs.model_config": ("ModelConfig",),
@@ -79,9 +79,10 @@ class Sglang:
         spare = 3 * self._page
         spare += (pool.running or 0) * (api.CLIP_MAX_NEW_TOKENS + spare)
         tokens = (pool.blocks + -(-spare // self._page)) * self._page
-        self._rows = api.ReqToTokenPool(
-            self._rows_max, min(MAX_TOKENS, tokens), device="cpu", enable_memory_saver=False
-        )
+        # Its table of slots is dense, and written at the start: where all run side by side, none is
+        # longer than twice the mean.
+        columns = min(MAX_TOKENS, 2 * tokens // (pool.running or 1))
+        self._rows = api.ReqToTokenPool(self._rows_max, columns, "cpu", enable_memory_saver=False)
         self._slots = api.PagedTokenToKVPoolAllocator(
             tokens, self._page, api.float32, "cpu", kvcache=None, need_sort=False
         )
