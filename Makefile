@@ -17,7 +17,7 @@ demo: .venv/ready
 	$(BIN)/tokenspeed replay
 
 # Everything but the GPU: style and types, the core's tests, and the Python tests against bindings
-# that check every invariant after every call.
+# that check every invariant after every call; once more without a GIL where an interpreter is.
 test: lint
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		cargo nextest run --workspace --no-fail-fast && cargo test --quiet --doc --package tokenspeed-scheduler; \
@@ -25,6 +25,7 @@ test: lint
 		cargo test --quiet --workspace; \
 	fi
 	$(BIN)/python -m pytest
+	scripts/free_threaded
 
 lint: build
 	cargo fmt --all --check
@@ -67,4 +68,4 @@ build: .venv/ready
 	@touch $@
 
 clean:
-	rm -rf .venv target python/tokenspeed/kernels python/tokenspeed/scheduler/_core.abi3.so
+	rm -rf .venv .venv-free-threaded target python/tokenspeed/kernels python/tokenspeed/scheduler/_core.*.so

@@ -146,6 +146,7 @@ def main(
       compatible  tokenspeed.scheduler through the surface of the published wheel
       reference   the published wheel, tokenspeed-scheduler (pip install '.[test]')
       vllm        vLLM V1's scheduler, on an interpreter of its own (--python vllm=...)
+      sglang      SGLang's batches, adder and radix cache: a lower bound (--python sglang=...)
 
     Another project's scheduler wants packages of its own, so give it a virtual environment:
 
@@ -156,6 +157,16 @@ def main(
       python -c 'import vllm.v1.core.sched.scheduler'   # names what is missing: install it, again
       deactivate
       python benches/compare.py --python vllm=/somewhere/vllm/bin/python
+
+    The same for SGLang, which takes some forty packages by name until its import is quiet:
+
+    \b
+      python -m venv /somewhere/sglang && . /somewhere/sglang/bin/activate
+      pip install torch torchvision transformers numpy pydantic msgspec orjson pyzmq
+      pip install --no-deps sglang==0.5.23
+      python -c 'import sglang.srt.managers.schedule_policy'  # as above
+      deactivate
+      python benches/compare.py --python sglang=/somewhere/sglang/bin/python
 
     \b
     Examples:

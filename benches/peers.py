@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from peer import SAMPLE, Peer, Pool, Request, not_importable
+from peer_sglang import Sglang
 from peer_vllm import Vllm
 
 
@@ -186,7 +187,7 @@ class Reference(Compatible):
     module: ClassVar[str] = "tokenspeed_scheduler"
 
 
-_ALL: tuple[type[Peer], ...] = (Arrays, Compatible, Reference, Vllm)
+_ALL: tuple[type[Peer], ...] = (Arrays, Compatible, Reference, Vllm, Sglang)
 
 PEERS = {peer.name: peer for peer in _ALL}
 """By name, in the order of the tables."""

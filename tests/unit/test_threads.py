@@ -100,13 +100,14 @@ def test_calls_from_many_threads_take_turns() -> None:
     seen: set[str] = set()
 
     def engine() -> None:
-        quiet = 0
-        while quiet < 200 or not all(job.done() for job in jobs):
+        is_over = False
+        while not is_over:
+            # Asked first: a plan that is made then has all that there will be.
+            are_done = all(job.done() for job in jobs)
             batch = scheduler.next_execution_plan().batch
             if batch is None:
-                quiet += 1
+                is_over = are_done
                 continue
-            quiet = 0
             seen.update(batch.request_ids)
             handles, tokens, offsets = results(batch)
             scheduler.advance_results(handles, tokens, offsets)

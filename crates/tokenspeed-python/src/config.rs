@@ -1,194 +1,76 @@
-//! The configuration, read and written field by field.
+//! A scheduler's configuration, read and written field by field.
 
-use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use tokenspeed_scheduler as core;
-use tokenspeed_scheduler::{
-    CacheGroupFamily, CacheRetention, CacheTransferPolicy, PressurePolicy, Role,
-};
+use tokenspeed_scheduler::{PressurePolicy, Role};
 
 use crate::enums::{Choice, PythonEnum};
-use crate::guard;
-use crate::items;
+use crate::field::{Field, setters};
+use crate::group_config::Groups;
 use crate::repr::Repr;
-
-/// The cache of one attention structure: its geometry, retention and packing.
-///
-/// `CacheGroupConfig()` and fields set afterwards do as well as the constructor's arguments.
-#[pyclass(module = "tokenspeed.scheduler", get_all, set_all)]
-#[derive(Debug)]
-pub struct CacheGroupConfig {
-    /// Name, unique in the configuration.
-    group_id: String,
-    /// Tokens that one block covers; divides `prefix_granularity`.
-    block_granularity: i64,
-    /// Blocks in the arena, the null block included: usable LCM blocks times
-    /// `cache_blocks_per_lcm_block`, plus 1.
-    total_pages: i64,
-    /// How much of a request's past is kept.
-    retention: Choice<CacheRetention>,
-    /// Tokens that a sliding group keeps; None with full history.
-    sliding_window_tokens: Option<i64>,
-    /// What the blocks hold.
-    family: Choice<CacheGroupFamily>,
-    /// Blocks that one LCM block carries.
-    cache_blocks_per_lcm_block: i64,
-    /// What a prefill worker ships; has to be declared on the roles P and D.
-    transfer_policy: Choice<CacheTransferPolicy>,
-    /// Shards that an LCM block's blocks are split over; divides `cache_blocks_per_lcm_block`.
-    shard_count: i64,
-    /// Whether rows are regenerated from re-fed prompt tokens instead of cached.
-    replayable: bool,
-}
-
-#[pymethods]
-impl CacheGroupConfig {
-    #[new]
-    #[pyo3(
-        signature = (
-            group_id = String::new(),
-            block_granularity = 0,
-            total_pages = 0,
-            retention = Choice(CacheRetention::FullHistory),
-            sliding_window_tokens = None,
-            family = Choice(CacheGroupFamily::History),
-            cache_blocks_per_lcm_block = 1,
-            transfer_policy = Choice(CacheTransferPolicy::Unspecified),
-            shard_count = 1,
-            replayable = false,
-        ),
-        text_signature = "(group_id='', block_granularity=0, total_pages=0, retention=..., \
-                          sliding_window_tokens=None, family=..., cache_blocks_per_lcm_block=1, \
-                          transfer_policy=..., shard_count=1, replayable=False)",
-    )]
-    #[allow(clippy::too_many_arguments, reason = "one a field; Python passes them by name")]
-    fn new(
-        group_id: String,
-        block_granularity: i64,
-        total_pages: i64,
-        retention: Choice<CacheRetention>,
-        sliding_window_tokens: Option<i64>,
-        family: Choice<CacheGroupFamily>,
-        cache_blocks_per_lcm_block: i64,
-        transfer_policy: Choice<CacheTransferPolicy>,
-        shard_count: i64,
-        replayable: bool,
-    ) -> Self {
-        CacheGroupConfig {
-            group_id,
-            block_granularity,
-            total_pages,
-            retention,
-            sliding_window_tokens,
-            family,
-            cache_blocks_per_lcm_block,
-            transfer_policy,
-            shard_count,
-            replayable,
-        }
-    }
-
-    /// Refuses a group that no scheduler could use: ConfigError, naming the field, the value and the
-    /// rule.
-    fn validate(&self, py: Python<'_>) -> PyResult<()> {
-        guard::checked(py, || self.to_core().validate())
-    }
-
-    fn __repr__(&self) -> String {
-        let default = core::CacheGroupConfig::default();
-        let mut repr = Repr::of("CacheGroupConfig")
-            .text("group_id", &self.group_id)
-            .field("block_granularity", self.block_granularity)
-            .field("total_pages", self.total_pages);
-        if self.retention.0 != default.retention {
-            repr = repr.field("retention", format!("CacheRetention.{:?}", self.retention.0));
-        }
-        if let Some(window) = self.sliding_window_tokens {
-            repr = repr.field("sliding_window_tokens", window);
-        }
-        if self.family.0 != default.family {
-            repr = repr.field("family", format!("CacheGroupFamily.{:?}", self.family.0));
-        }
-        if self.cache_blocks_per_lcm_block != default.cache_blocks_per_lcm_block {
-            repr = repr.field("cache_blocks_per_lcm_block", self.cache_blocks_per_lcm_block);
-        }
-        if self.transfer_policy.0 != default.transfer_policy {
-            let policy = format!("CacheTransferPolicy.{:?}", self.transfer_policy.0);
-            repr = repr.field("transfer_policy", policy);
-        }
-        if self.shard_count != default.shard_count {
-            repr = repr.field("shard_count", self.shard_count);
-        }
-        if self.replayable {
-            repr = repr.truth("replayable", true);
-        }
-        repr.finish()
-    }
-}
-
-impl CacheGroupConfig {
-    fn to_core(&self) -> core::CacheGroupConfig {
-        core::CacheGroupConfig {
-            group_id: self.group_id.clone(),
-            block_granularity: self.block_granularity,
-            total_pages: self.total_pages,
-            retention: self.retention.0,
-            sliding_window_tokens: self.sliding_window_tokens,
-            family: self.family.0,
-            cache_blocks_per_lcm_block: self.cache_blocks_per_lcm_block,
-            transfer_policy: self.transfer_policy.0,
-            shard_count: self.shard_count,
-            replayable: self.replayable,
-        }
-    }
-}
 
 /// A scheduler's configuration; read when a `Scheduler` or `CapacityModel` is built from it.
 ///
 /// Fields are in tokens unless they say otherwise. `SchedulerConfig()` and fields set afterwards do
 /// as well as keyword arguments.
-#[pyclass(module = "tokenspeed.scheduler", get_all, set_all)]
+#[pyclass(module = "tokenspeed.scheduler", frozen, get_all)]
 #[derive(Debug)]
 pub struct SchedulerConfig {
     /// Tokens of one prefix page, the unit of hashing and matching.
-    prefix_granularity: i64,
+    prefix_granularity: Field<i64>,
     /// Device LCM blocks, the null one included.
-    num_device_pages: i64,
+    num_device_pages: Field<i64>,
     /// Host LCM blocks, the null one included; 0 without a host tier.
-    num_host_pages: i64,
+    num_host_pages: Field<i64>,
     /// Token budget of a round.
-    max_scheduled_tokens: i64,
+    max_scheduled_tokens: Field<i64>,
     /// Rows of the request pool: the most requests that hold blocks at once. Rows are numbered from
     /// 1; row 0 is reserved.
-    max_batch_size: i64,
+    max_batch_size: Field<i64>,
     /// Width of a decode step: 1, or the verify width with speculation.
-    decode_input_tokens: i64,
+    decode_input_tokens: Field<i64>,
     /// Rounds that may be planned before a result lands: 0 or 1.
-    overlap_schedule_depth: i64,
+    overlap_schedule_depth: Field<i64>,
     /// What the engine does.
-    role: Choice<Role>,
+    role: Field<Choice<Role>>,
     /// The cache groups (CacheGroupConfig), in block-table order.
-    cache_groups: Groups,
+    cache_groups: Field<Groups>,
     /// No host tier, whatever `num_host_pages` says.
-    disable_l2_cache: bool,
+    disable_l2_cache: Field<bool>,
     /// New prompts match nothing.
-    disable_prefix_cache: bool,
+    disable_prefix_cache: Field<bool>,
     /// An external store behind the host tier.
-    enable_l3_storage: bool,
+    enable_l3_storage: Field<bool>,
     /// Record what enters and leaves the Device's prefix cache, for `Scheduler.drain_kv_events`.
-    enable_kv_cache_events: bool,
+    enable_kv_cache_events: Field<bool>,
     /// Fused role only: prefill and decode may share a round.
-    enable_mixed_prefill_decode: bool,
+    enable_mixed_prefill_decode: Field<bool>,
     /// Tail of a prompt that is recomputed after any hit.
-    prefix_replay_tokens: i64,
+    prefix_replay_tokens: Field<i64>,
     /// Who waits and who gives way when memory is short.
-    pressure_policy: Choice<PressurePolicy>,
+    pressure_policy: Field<Choice<PressurePolicy>>,
 }
 
-/// A list of `CacheGroupConfig`.
-#[derive(Debug)]
-struct Groups(Py<PyList>);
+setters!(
+    SchedulerConfig:
+    set_prefix_granularity(prefix_granularity: i64),
+    set_num_device_pages(num_device_pages: i64),
+    set_num_host_pages(num_host_pages: i64),
+    set_max_scheduled_tokens(max_scheduled_tokens: i64),
+    set_max_batch_size(max_batch_size: i64),
+    set_decode_input_tokens(decode_input_tokens: i64),
+    set_overlap_schedule_depth(overlap_schedule_depth: i64),
+    set_role(role: Choice<Role>),
+    set_cache_groups(cache_groups: Groups),
+    set_disable_l2_cache(disable_l2_cache: bool),
+    set_disable_prefix_cache(disable_prefix_cache: bool),
+    set_enable_l3_storage(enable_l3_storage: bool),
+    set_enable_kv_cache_events(enable_kv_cache_events: bool),
+    set_enable_mixed_prefill_decode(enable_mixed_prefill_decode: bool),
+    set_prefix_replay_tokens(prefix_replay_tokens: i64),
+    set_pressure_policy(pressure_policy: Choice<PressurePolicy>),
+);
 
 #[pymethods]
 impl SchedulerConfig {
@@ -235,22 +117,22 @@ impl SchedulerConfig {
         pressure_policy: Choice<PressurePolicy>,
     ) -> Self {
         SchedulerConfig {
-            prefix_granularity,
-            num_device_pages,
-            num_host_pages,
-            max_scheduled_tokens,
-            max_batch_size,
-            decode_input_tokens,
-            overlap_schedule_depth,
-            role,
-            cache_groups: cache_groups.unwrap_or_else(|| Groups(PyList::empty(py).unbind())),
-            disable_l2_cache,
-            disable_prefix_cache,
-            enable_l3_storage,
-            enable_kv_cache_events,
-            enable_mixed_prefill_decode,
-            prefix_replay_tokens,
-            pressure_policy,
+            prefix_granularity: prefix_granularity.into(),
+            num_device_pages: num_device_pages.into(),
+            num_host_pages: num_host_pages.into(),
+            max_scheduled_tokens: max_scheduled_tokens.into(),
+            max_batch_size: max_batch_size.into(),
+            decode_input_tokens: decode_input_tokens.into(),
+            overlap_schedule_depth: overlap_schedule_depth.into(),
+            role: role.into(),
+            cache_groups: cache_groups.unwrap_or_else(|| Groups::of(PyList::empty(py))).into(),
+            disable_l2_cache: disable_l2_cache.into(),
+            disable_prefix_cache: disable_prefix_cache.into(),
+            enable_l3_storage: enable_l3_storage.into(),
+            enable_kv_cache_events: enable_kv_cache_events.into(),
+            enable_mixed_prefill_decode: enable_mixed_prefill_decode.into(),
+            prefix_replay_tokens: prefix_replay_tokens.into(),
+            pressure_policy: pressure_policy.into(),
         }
     }
 
@@ -289,7 +171,7 @@ impl SchedulerConfig {
         if config.role != default.role {
             repr = repr.field("role", format!("SchedulerConfig.Role.{:?}", config.role));
         }
-        repr = repr.field("cache_groups", self.cache_groups.0.bind(py).repr()?);
+        repr = repr.field("cache_groups", self.cache_groups.get().repr(py)?);
         if config.disable_l2_cache {
             repr = repr.truth("disable_l2_cache", true);
         }
@@ -320,48 +202,22 @@ impl SchedulerConfig {
     /// What the core reads.
     pub fn to_core(&self, py: Python<'_>) -> PyResult<core::SchedulerConfig> {
         Ok(core::SchedulerConfig {
-            prefix_granularity: self.prefix_granularity,
-            num_device_pages: self.num_device_pages,
-            num_host_pages: self.num_host_pages,
-            max_scheduled_tokens: self.max_scheduled_tokens,
-            max_batch_size: self.max_batch_size,
-            decode_input_tokens: self.decode_input_tokens,
-            overlap_schedule_depth: self.overlap_schedule_depth,
-            role: self.role.0,
-            cache_groups: self.cache_groups.to_core(py)?,
-            disable_l2_cache: self.disable_l2_cache,
-            disable_prefix_cache: self.disable_prefix_cache,
-            enable_l3_storage: self.enable_l3_storage,
-            enable_kv_cache_events: self.enable_kv_cache_events,
-            enable_mixed_prefill_decode: self.enable_mixed_prefill_decode,
-            prefix_replay_tokens: self.prefix_replay_tokens,
-            pressure_policy: self.pressure_policy.0,
+            prefix_granularity: self.prefix_granularity.get(),
+            num_device_pages: self.num_device_pages.get(),
+            num_host_pages: self.num_host_pages.get(),
+            max_scheduled_tokens: self.max_scheduled_tokens.get(),
+            max_batch_size: self.max_batch_size.get(),
+            decode_input_tokens: self.decode_input_tokens.get(),
+            overlap_schedule_depth: self.overlap_schedule_depth.get(),
+            role: self.role.get().0,
+            cache_groups: self.cache_groups.get().to_core(py)?,
+            disable_l2_cache: self.disable_l2_cache.get(),
+            disable_prefix_cache: self.disable_prefix_cache.get(),
+            enable_l3_storage: self.enable_l3_storage.get(),
+            enable_kv_cache_events: self.enable_kv_cache_events.get(),
+            enable_mixed_prefill_decode: self.enable_mixed_prefill_decode.get(),
+            prefix_replay_tokens: self.prefix_replay_tokens.get(),
+            pressure_policy: self.pressure_policy.get().0,
         })
-    }
-}
-
-impl Groups {
-    fn to_core(&self, py: Python<'_>) -> PyResult<Vec<core::CacheGroupConfig>> {
-        let groups = self.0.bind(py).iter();
-        groups.map(|group| Ok(group.cast::<CacheGroupConfig>()?.try_borrow()?.to_core())).collect()
-    }
-}
-
-impl<'py> FromPyObject<'_, 'py> for Groups {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        let groups: Vec<Bound<'py, CacheGroupConfig>> = items::of(&value)?;
-        Ok(Groups(PyList::new(value.py(), groups)?.unbind()))
-    }
-}
-
-impl<'py> IntoPyObject<'py> for &Groups {
-    type Target = PyList;
-    type Output = Bound<'py, PyList>;
-    type Error = PyErr;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        Ok(self.0.bind(py).clone())
     }
 }

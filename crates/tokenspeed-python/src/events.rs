@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use tokenspeed_scheduler::Event;
 
+use crate::field::{Field, setters};
 use crate::integers::Tokens;
 use crate::repr::Repr;
 
@@ -10,17 +11,24 @@ use crate::repr::Repr;
 ///
 /// Raises EventError when fed for a request that is owed none, or with a number of tokens that the
 /// forward cannot have sampled; ignored for a request that is gone.
-#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", get_all, set_all)]
+#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", frozen, get_all)]
 #[derive(Debug)]
 pub struct ExtendResult {
     /// Whose.
-    request_id: String,
+    request_id: Field<String>,
     /// Token ids that were sampled or accepted; empty for an intermediate chunk. Takes a list or any
     /// int32 buffer; gives a list.
-    tokens: Tokens,
+    tokens: Field<Tokens>,
     /// The drafter's candidates for the next step, token ids.
-    spec_candidate_ids: Tokens,
+    spec_candidate_ids: Field<Tokens>,
 }
+
+setters!(
+    ExtendResult:
+    set_request_id(request_id: String),
+    set_tokens(tokens: Tokens),
+    set_spec_candidate_ids(spec_candidate_ids: Tokens),
+);
 
 #[pymethods]
 impl ExtendResult {
@@ -34,15 +42,20 @@ impl ExtendResult {
         text_signature = "(request_id='', tokens=[], spec_candidate_ids=[])",
     )]
     fn new(request_id: String, tokens: Tokens, spec_candidate_ids: Tokens) -> Self {
-        ExtendResult { request_id, tokens, spec_candidate_ids }
+        ExtendResult {
+            request_id: request_id.into(),
+            tokens: tokens.into(),
+            spec_candidate_ids: spec_candidate_ids.into(),
+        }
     }
 
     fn __repr__(&self) -> String {
         let mut repr = Repr::of("ForwardEvent.ExtendResult")
-            .text("request_id", &self.request_id)
-            .list("tokens", &self.tokens.0);
-        if !self.spec_candidate_ids.0.is_empty() {
-            repr = repr.list("spec_candidate_ids", &self.spec_candidate_ids.0);
+            .text("request_id", &self.request_id.get())
+            .list("tokens", &self.tokens.get().0);
+        let candidates = self.spec_candidate_ids.get().0;
+        if !candidates.is_empty() {
+            repr = repr.list("spec_candidate_ids", &candidates);
         }
         repr.finish()
     }
@@ -51,9 +64,9 @@ impl ExtendResult {
 impl From<&ExtendResult> for Event {
     fn from(event: &ExtendResult) -> Event {
         Event::ExtendResult {
-            request_id: event.request_id.clone(),
-            tokens: event.tokens.0.clone(),
-            spec_candidate_ids: event.spec_candidate_ids.0.clone(),
+            request_id: event.request_id.get(),
+            tokens: event.tokens.get().0,
+            spec_candidate_ids: event.spec_candidate_ids.get().0,
         }
     }
 }
@@ -62,29 +75,31 @@ impl From<&ExtendResult> for Event {
 macro_rules! request_event {
     ($name:ident, $event:ident, $module:literal, $repr:literal, $signature:tt, $text:literal, $doc:literal) => {
         #[doc = $doc]
-        #[pyclass(module = $module, get_all, set_all)]
+        #[pyclass(module = $module, frozen, get_all)]
         #[derive(Debug)]
         pub struct $name {
             /// Which.
-            request_id: String,
+            request_id: Field<String>,
         }
+
+        setters!($name: set_request_id(request_id: String));
 
         #[pymethods]
         impl $name {
             #[new]
             #[pyo3(signature = $signature, text_signature = $text)]
             fn new(request_id: String) -> Self {
-                $name { request_id }
+                $name { request_id: request_id.into() }
             }
 
             fn __repr__(&self) -> String {
-                Repr::of($repr).text("request_id", &self.request_id).finish()
+                Repr::of($repr).text("request_id", &self.request_id.get()).finish()
             }
         }
 
         impl From<&$name> for Event {
             fn from(event: &$name) -> Event {
-                Event::$event { request_id: event.request_id.clone() }
+                Event::$event { request_id: event.request_id.get() }
             }
         }
     };
@@ -150,14 +165,20 @@ request_event!(
 /// The next decode step asks for so many tokens of room, if that is more than it needs.
 ///
 /// Raises EventError unless the request decodes, or for a number below zero.
-#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", get_all, set_all)]
+#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", frozen, get_all)]
 #[derive(Debug)]
 pub struct UpdateReserveNumTokens {
     /// Which.
-    request_id: String,
+    request_id: Field<String>,
     /// Tokens, at least 0; holds for one admission.
-    reserve_num_tokens_in_next_schedule_event: i64,
+    reserve_num_tokens_in_next_schedule_event: Field<i64>,
 }
+
+setters!(
+    UpdateReserveNumTokens:
+    set_request_id(request_id: String),
+    set_reserve_num_tokens_in_next_schedule_event(reserve_num_tokens_in_next_schedule_event: i64),
+);
 
 #[pymethods]
 impl UpdateReserveNumTokens {
@@ -167,13 +188,17 @@ impl UpdateReserveNumTokens {
         text_signature = "(request_id='', reserve_num_tokens_in_next_schedule_event=0)",
     )]
     fn new(request_id: String, reserve_num_tokens_in_next_schedule_event: i64) -> Self {
-        UpdateReserveNumTokens { request_id, reserve_num_tokens_in_next_schedule_event }
+        UpdateReserveNumTokens {
+            request_id: request_id.into(),
+            reserve_num_tokens_in_next_schedule_event: reserve_num_tokens_in_next_schedule_event
+                .into(),
+        }
     }
 
     fn __repr__(&self) -> String {
-        let reserve = self.reserve_num_tokens_in_next_schedule_event;
+        let reserve = self.reserve_num_tokens_in_next_schedule_event.get();
         Repr::of("ForwardEvent.UpdateReserveNumTokens")
-            .text("request_id", &self.request_id)
+            .text("request_id", &self.request_id.get())
             .field("reserve_num_tokens_in_next_schedule_event", reserve)
             .finish()
     }
@@ -182,8 +207,8 @@ impl UpdateReserveNumTokens {
 impl From<&UpdateReserveNumTokens> for Event {
     fn from(event: &UpdateReserveNumTokens) -> Event {
         Event::UpdateReserveNumTokens {
-            request_id: event.request_id.clone(),
-            reserve_num_tokens: event.reserve_num_tokens_in_next_schedule_event,
+            request_id: event.request_id.get(),
+            reserve_num_tokens: event.reserve_num_tokens_in_next_schedule_event.get(),
         }
     }
 }
@@ -191,87 +216,100 @@ impl From<&UpdateReserveNumTokens> for Event {
 /// A store to the Host tier has ended.
 ///
 /// Ignored for an operation that is gone; raises EventError if `op_id` is a load.
-#[pyclass(module = "tokenspeed.scheduler.Cache", get_all, set_all)]
+#[pyclass(module = "tokenspeed.scheduler.Cache", frozen, get_all)]
 #[derive(Debug)]
 pub struct WriteBackDoneEvent {
     /// The operation's number in the plan's `WriteBackOp`.
-    op_id: u64,
+    op_id: Field<u64>,
 }
+
+setters!(WriteBackDoneEvent: set_op_id(op_id: u64));
 
 #[pymethods]
 impl WriteBackDoneEvent {
     #[new]
     #[pyo3(signature = (op_id = 0))]
     fn new(op_id: u64) -> Self {
-        WriteBackDoneEvent { op_id }
+        WriteBackDoneEvent { op_id: op_id.into() }
     }
 
     fn __repr__(&self) -> String {
-        Repr::of("Cache.WriteBackDoneEvent").field("op_id", self.op_id).finish()
+        Repr::of("Cache.WriteBackDoneEvent").field("op_id", self.op_id.get()).finish()
     }
 }
 
 impl From<&WriteBackDoneEvent> for Event {
     fn from(event: &WriteBackDoneEvent) -> Event {
-        Event::WriteBackDone { op_id: event.op_id }
+        Event::WriteBackDone { op_id: event.op_id.get() }
     }
 }
 
 /// A load from the Host tier has ended.
 ///
 /// Ignored for an operation that is gone; raises EventError if `op_id` is a store.
-#[pyclass(module = "tokenspeed.scheduler.Cache", get_all, set_all)]
+#[pyclass(module = "tokenspeed.scheduler.Cache", frozen, get_all)]
 #[derive(Debug)]
 pub struct LoadBackDoneEvent {
     /// The operation's number in the plan's `LoadBackOp`.
-    op_id: u64,
+    op_id: Field<u64>,
     /// Whether the bytes are there. If not, whoever rests on them is retracted without its forwards: an
     /// engine that ran one all the same must not tell its result by id.
-    success: bool,
+    success: Field<bool>,
 }
+
+setters!(LoadBackDoneEvent: set_op_id(op_id: u64), set_success(success: bool));
 
 #[pymethods]
 impl LoadBackDoneEvent {
     #[new]
     fn new(op_id: u64, success: bool) -> Self {
-        LoadBackDoneEvent { op_id, success }
+        LoadBackDoneEvent { op_id: op_id.into(), success: success.into() }
     }
 
     fn __repr__(&self) -> String {
         Repr::of("Cache.LoadBackDoneEvent")
-            .field("op_id", self.op_id)
-            .truth("success", self.success)
+            .field("op_id", self.op_id.get())
+            .truth("success", self.success.get())
             .finish()
     }
 }
 
 impl From<&LoadBackDoneEvent> for Event {
     fn from(event: &LoadBackDoneEvent) -> Event {
-        Event::LoadBackDone { op_id: event.op_id, success: event.success }
+        Event::LoadBackDone { op_id: event.op_id.get(), success: event.success.get() }
     }
 }
 
 /// Role D: the peer has written the prompt's blocks.
-#[pyclass(module = "tokenspeed.scheduler.PD", get_all, set_all)]
+#[pyclass(module = "tokenspeed.scheduler.PD", frozen, get_all)]
 #[derive(Debug)]
 pub struct RemotePrefillDoneEvent {
     /// Which.
-    request_id: String,
+    request_id: Field<String>,
     /// The prompt's first sampled token.
-    bootstrap_token: i32,
+    bootstrap_token: Field<i32>,
 }
+
+setters!(
+    RemotePrefillDoneEvent:
+    set_request_id(request_id: String),
+    set_bootstrap_token(bootstrap_token: i32),
+);
 
 #[pymethods]
 impl RemotePrefillDoneEvent {
     #[new]
     fn new(request_id: String, bootstrap_token: i32) -> Self {
-        RemotePrefillDoneEvent { request_id, bootstrap_token }
+        RemotePrefillDoneEvent {
+            request_id: request_id.into(),
+            bootstrap_token: bootstrap_token.into(),
+        }
     }
 
     fn __repr__(&self) -> String {
         Repr::of("PD.RemotePrefillDoneEvent")
-            .text("request_id", &self.request_id)
-            .field("bootstrap_token", self.bootstrap_token)
+            .text("request_id", &self.request_id.get())
+            .field("bootstrap_token", self.bootstrap_token.get())
             .finish()
     }
 }
@@ -279,8 +317,8 @@ impl RemotePrefillDoneEvent {
 impl From<&RemotePrefillDoneEvent> for Event {
     fn from(event: &RemotePrefillDoneEvent) -> Event {
         Event::RemotePrefillDone {
-            request_id: event.request_id.clone(),
-            bootstrap_token: event.bootstrap_token,
+            request_id: event.request_id.get(),
+            bootstrap_token: event.bootstrap_token.get(),
         }
     }
 }

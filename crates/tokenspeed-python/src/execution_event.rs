@@ -1,21 +1,24 @@
 //! The list of events that one `advance` carries out.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use tokenspeed_scheduler::Event;
 
 use crate::events;
+use crate::field::Field;
 use crate::items;
 use crate::repr;
 
 /// What has happened since the last round, in order: events of `ForwardEvent`, `Cache` and `PD`.
 ///
-/// An event is copied when it is added. `Scheduler.advance` carries all of them out, or none.
-#[pyclass(module = "tokenspeed.scheduler")]
+/// An event is copied when it is added. `Scheduler.advance` carries all of them out, or none. Threads
+/// may share it: what one adds while another's `advance` runs is not part of that.
+#[pyclass(module = "tokenspeed.scheduler", frozen)]
 #[derive(Debug)]
 pub struct ExecutionEvent {
-    /// What to carry out.
-    pub events: Vec<Event>,
+    events: Field<Arc<Vec<Event>>>,
 }
 
 #[pymethods]
@@ -23,27 +26,35 @@ impl ExecutionEvent {
     #[new]
     #[pyo3(signature = (events = Vec::new()), text_signature = "(events=())")]
     fn new(#[pyo3(from_py_with = items::of)] events: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
-        let events = events.iter().map(to_core).collect::<PyResult<_>>()?;
-        Ok(ExecutionEvent { events })
+        let events: Vec<Event> = events.iter().map(to_core).collect::<PyResult<_>>()?;
+        Ok(ExecutionEvent { events: Arc::new(events).into() })
     }
 
     /// Appends a copy of an event and returns this list. Raises TypeError for anything else.
     fn add_event<'py>(
-        mut this: PyRefMut<'py, Self>,
+        this: PyRef<'py, Self>,
         event: &Bound<'py, PyAny>,
-    ) -> PyResult<PyRefMut<'py, Self>> {
+    ) -> PyResult<PyRef<'py, Self>> {
         let event = to_core(event)?;
-        this.events.push(event);
+        // In place, unless an `advance` is reading them.
+        this.events.change(|events| Arc::make_mut(events).push(event));
         Ok(this)
     }
 
     fn __len__(&self) -> usize {
-        self.events.len()
+        self.events().len()
     }
 
     fn __repr__(&self) -> String {
-        let names: Vec<&str> = self.events.iter().map(Event::name).collect();
+        let names: Vec<&str> = self.events().iter().map(Event::name).collect();
         format!("<ExecutionEvent: {}>", repr::texts(&names))
+    }
+}
+
+impl ExecutionEvent {
+    /// What to carry out, as of now.
+    pub fn events(&self) -> Arc<Vec<Event>> {
+        self.events.get()
     }
 }
 
@@ -51,7 +62,7 @@ fn to_core(event: &Bound<'_, PyAny>) -> PyResult<Event> {
     macro_rules! first_of {
         ($($class:ident),+) => {
             $(if let Ok(event) = event.cast::<events::$class>() {
-                return Ok(Event::from(&*event.try_borrow()?));
+                return Ok(Event::from(event.get()));
             })+
         };
     }

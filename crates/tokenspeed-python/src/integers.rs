@@ -87,12 +87,12 @@ fn asarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     ASARRAY.import(py, "numpy", "asarray")
 }
 
-impl<'py> IntoPyObject<'py> for &Tokens {
+impl<'py> IntoPyObject<'py> for Tokens {
     type Target = PyAny;
     type Output = Bound<'py, PyAny>;
     type Error = PyErr;
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        (&self.0).into_bound_py_any(py)
+        self.0.into_bound_py_any(py)
     }
 }

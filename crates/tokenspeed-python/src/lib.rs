@@ -12,7 +12,9 @@ mod enums;
 mod errors;
 mod events;
 mod execution_event;
+mod field;
 mod gauges;
+mod group_config;
 mod guard;
 mod ids;
 mod integers;
@@ -35,7 +37,7 @@ mod _core {
     #[pymodule_export]
     use crate::capacity::CapacityModel;
     #[pymodule_export]
-    use crate::config::{CacheGroupConfig, SchedulerConfig};
+    use crate::config::SchedulerConfig;
     #[pymodule_export]
     use crate::copies::{LoadBackOp, WriteBackOp};
     #[pymodule_export]
@@ -48,6 +50,8 @@ mod _core {
     use crate::execution_event::ExecutionEvent;
     #[pymodule_export]
     use crate::gauges::OwedResult;
+    #[pymodule_export]
+    use crate::group_config::CacheGroupConfig;
     #[pymodule_export]
     use crate::kv_events::{BlockRemoved, BlockStored};
     #[pymodule_export]

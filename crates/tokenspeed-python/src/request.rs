@@ -2,20 +2,28 @@
 
 use pyo3::prelude::*;
 
+use crate::field::{Field, setters};
 use crate::integers::Tokens;
 use crate::repr::Repr;
 
 /// A request to come.
-#[pyclass(module = "tokenspeed.scheduler", get_all, set_all)]
+#[pyclass(module = "tokenspeed.scheduler", frozen, get_all)]
 #[derive(Debug)]
 pub struct RequestSpec {
     /// The client's name for it; no two live requests share one.
-    request_id: String,
+    request_id: Field<String>,
     /// The prompt: token ids, at least one. Takes a list or any int32 buffer; gives a list.
-    tokens: Tokens,
+    tokens: Field<Tokens>,
     /// Token budget of the output; 0 leaves it undeclared.
-    max_new_tokens: i64,
+    max_new_tokens: Field<i64>,
 }
+
+setters!(
+    RequestSpec:
+    set_request_id(request_id: String),
+    set_tokens(tokens: Tokens),
+    set_max_new_tokens(max_new_tokens: i64),
+);
 
 #[pymethods]
 impl RequestSpec {
@@ -23,14 +31,18 @@ impl RequestSpec {
     #[pyo3(signature = (request_id = String::new(), tokens = Tokens::default(), max_new_tokens = 0),
            text_signature = "(request_id='', tokens=[], max_new_tokens=0)")]
     fn new(request_id: String, tokens: Tokens, max_new_tokens: i64) -> Self {
-        RequestSpec { request_id, tokens, max_new_tokens }
+        RequestSpec {
+            request_id: request_id.into(),
+            tokens: tokens.into(),
+            max_new_tokens: max_new_tokens.into(),
+        }
     }
 
     fn __repr__(&self) -> String {
         Repr::of("RequestSpec")
-            .text("request_id", &self.request_id)
-            .list("tokens", &self.tokens.0)
-            .field("max_new_tokens", self.max_new_tokens)
+            .text("request_id", &self.request_id.get())
+            .list("tokens", &self.tokens.get().0)
+            .field("max_new_tokens", self.max_new_tokens.get())
             .finish()
     }
 }
@@ -38,9 +50,9 @@ impl RequestSpec {
 impl From<&RequestSpec> for tokenspeed_scheduler::RequestSpec {
     fn from(spec: &RequestSpec) -> Self {
         tokenspeed_scheduler::RequestSpec {
-            request_id: spec.request_id.clone(),
-            tokens: spec.tokens.0.clone(),
-            max_new_tokens: spec.max_new_tokens,
+            request_id: spec.request_id.get(),
+            tokens: spec.tokens.get().0,
+            max_new_tokens: spec.max_new_tokens.get(),
         }
     }
 }

@@ -80,14 +80,14 @@ impl Scheduler {
     ///
     /// Raises EventError for an event that cannot happen in its request's state.
     fn advance(&self, py: Python<'_>, event: PyRef<'_, ExecutionEvent>) -> PyResult<()> {
-        let events = &event.events[..];
+        let events = event.events();
         let ends = events.iter().filter(|event| ends_request(event)).count();
         self.core.call(
             py,
             ends > QUICK_ENDS,
             events,
-            |&events| Call::Advance(events.into()),
-            |core, events| core.advance(events),
+            |events| Call::Advance(events.as_slice().into()),
+            |core, events| core.advance(events.as_slice()),
         )
     }
 
