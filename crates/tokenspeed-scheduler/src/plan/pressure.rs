@@ -35,7 +35,10 @@ pub struct Pressure {
     /// What residents will need of each group; empty until an admission asks.
     outlook: Vec<Outlook>,
     /// A victim whose result is out: it stands still, so that it can give way in the next round.
-    yielding: Option<RequestKey>,
+    pub(super) yielding: Option<RequestKey>,
+    /// Requests that wait and would end last, the last of all first.
+    pub(super) urgent: Vec<RequestKey>,
+    pub(super) admitting_urgent: bool,
 }
 
 /// What requests will need of a group beside the blocks that they hold.
@@ -99,7 +102,13 @@ impl Round<'_> {
             age(other) > age(key) && self.requests[other].retractions < RETRACTIONS_MOST
         };
         let younger = self.requests.local_residents().filter(gives_way);
-        let rank = |key: RequestKey| (Reverse(self.requests[key].retractions), age(key));
+        let lost = |key: RequestKey| match self.cache.host() {
+            Some(_) if crate::plan::rotation::knob("LOST", 1) == 1 => self.lost_tokens(key),
+            _ => 0,
+        };
+        let rank = |key: RequestKey| {
+            (Reverse(lost(key)), Reverse(self.requests[key].retractions), age(key))
+        };
         let Some(victim) = younger.max_by_key(|&other| rank(other)) else {
             return false;
         };
@@ -115,6 +124,9 @@ impl Round<'_> {
     /// where there is nobody to leave any to. `end` is that of its first chunk.
     pub(super) fn left_to_residents(&mut self, key: RequestKey, end: i64) -> Option<Vec<i64>> {
         if !self.keeps_batch() || self.requests.residents().next().is_none() {
+            return None;
+        }
+        if self.feedback.pressure.admitting_urgent && crate::plan::rotation::knob("BYP", 1) == 1 {
             return None;
         }
         self.look_out();
@@ -203,9 +215,9 @@ impl Outlook {
         let tokens = request.num_tokens();
         let prompt = geometry.slots_for(tokens).max(held);
         // An admission that proved too optimistic is to secure more (`scheduler.md` §4).
-        let steps = (SECURED_STEPS_TOKENS * (1 + request.retractions)).min(rest).max(0);
+        let steps = (crate::plan::rotation::knob("STEPS", SECURED_STEPS_TOKENS) * (1 + if crate::plan::rotation::knob("OWED", 0) == 1 { request.retractions } else { 0 })).min(rest).max(0);
         let end = geometry.slots_for(tokens + steps).max(prompt);
-        match request.retractions {
+        match if crate::plan::rotation::knob("OWED", 0) == 1 { request.retractions } else { 0 } {
             0 => Outlook { owed: (prompt - held) as i64, steps: (end - prompt) as i64 },
             _ => Outlook { owed: (end - held) as i64, steps: 0 },
         }
@@ -213,7 +225,7 @@ impl Outlook {
 }
 
 /// Tokens that a request is expected to generate yet: by its budget, and by what others generated.
-fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
+pub(super) fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
     let request = &requests[key];
     let declared = match request.max_new_tokens {
         0 => i64::MAX,

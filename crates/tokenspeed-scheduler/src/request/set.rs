@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Request;
+use super::backlog::Backlog;
 use super::caution::Caution;
 use super::handle::Handle;
 use super::lifecycle::State;
@@ -55,6 +56,8 @@ pub struct RequestSet {
     pub outputs: OutputLengths,
     /// What retractions have taught.
     pub caution: Caution,
+    /// Whether what waits is all there will be.
+    pub backlog: Backlog,
 }
 
 impl RequestSet {
@@ -137,6 +140,11 @@ impl RequestSet {
             "a spent budget went unnoticed"
         );
         spent
+    }
+
+    /// How many requests were ever submitted.
+    pub fn submitted(&self) -> u64 {
+        self.submitted
     }
 
     /// The live request of that id.
