@@ -35,10 +35,11 @@ pub struct Pressure {
     /// What residents will need of each group; empty until an admission asks.
     outlook: Vec<Outlook>,
     /// A victim whose result is out: it stands still, so that it can give way in the next round.
-    pub(super) yielding: Option<RequestKey>,
+    pub(super) yielding: Vec<RequestKey>,
     /// Requests that wait and would end last, the last of all first.
     pub(super) urgent: Vec<RequestKey>,
     pub(super) admitting_urgent: bool,
+    pub(super) late: i64,
 }
 
 /// What requests will need of a group beside the blocks that they hold.
@@ -65,8 +66,13 @@ impl Round<'_> {
     ) -> Outcome {
         loop {
             let outcome = grant(self, key);
-            if outcome != Outcome::NoCapacity || !self.younger_gives_way(key) {
+            if outcome != Outcome::NoCapacity {
                 return outcome;
+            }
+            match self.someone_gives_way(key) {
+                None => return outcome,
+                Some(victim) if victim == key => return Outcome::NotNow,
+                Some(_) => {}
             }
         }
     }
@@ -78,7 +84,7 @@ impl Round<'_> {
 
     /// Whether a request stands still in this round, to give way in the next.
     pub(super) fn yields(&self, key: RequestKey) -> bool {
-        self.feedback.pressure.yielding == Some(key)
+        self.feedback.pressure.yielding.contains(&key)
     }
 
     /// Whether a waiting prompt may not be admitted because the oldest one is the next.
@@ -90,34 +96,35 @@ impl Round<'_> {
     /// Takes a younger resident's blocks for an older one that lacks some: of those that gave way least
     /// often, the youngest's. Whether it did: a prompt that progressed, copies in flight and a result that
     /// is out defer it (`scheduler.md` §2).
-    fn younger_gives_way(&mut self, key: RequestKey) -> bool {
+    fn someone_gives_way(&mut self, key: RequestKey) -> Option<RequestKey> {
         if !self.keeps_batch()
             || self.build.prefill_progressed()
             || !self.cache.transfers().owe_nothing()
         {
-            return false;
+            return None;
         }
         let age = |key: RequestKey| self.requests[key].submission;
         let gives_way = |&other: &RequestKey| {
-            age(other) > age(key) && self.requests[other].retractions < RETRACTIONS_MOST
+            (age(other) > age(key) || other == key && self.swaps() && self.requests.local_residents().any(|older| age(older) < age(key)))
+                && self.requests[other].retractions < RETRACTIONS_MOST
         };
         let younger = self.requests.local_residents().filter(gives_way);
         let lost = |key: RequestKey| match self.cache.host() {
-            Some(_) if crate::plan::rotation::knob("LOST", 1) == 1 => self.lost_tokens(key),
+            Some(_) if self.swaps() && crate::plan::rotation::knob("LOST", 1) == 1 => self.lost_tokens(key),
             _ => 0,
         };
         let rank = |key: RequestKey| {
             (Reverse(lost(key)), Reverse(self.requests[key].retractions), age(key))
         };
         let Some(victim) = younger.max_by_key(|&other| rank(other)) else {
-            return false;
+            return None;
         };
         if self.requests[victim].forwards_out > 0 {
-            self.feedback.pressure.yielding = Some(victim);
-            return false;
+            self.feedback.pressure.yielding.push(victim);
+            return (victim == key).then_some(key);
         }
         self.retract_or_end(victim);
-        true
+        Some(victim)
     }
 
     /// Blocks a group that a first admission has to leave to the residents, itself among them; `None`

@@ -69,6 +69,7 @@ impl Round<'_> {
             return Vec::new();
         }
         let last = waiting.iter().enumerate().rposition(|entry| late(entry) >= 0);
+        self.feedback.pressure.late = waiting[0].0 - left;
         waiting.truncate(last.map_or(0, |last| last + 1));
         waiting.into_iter().map(|(_, key)| key).collect()
     }
@@ -111,10 +112,10 @@ impl Round<'_> {
     /// Whether residents may give way to urgent requests: where a Host tier takes as much as the Device, and
     /// nothing is on its way that defers retractions (`scheduler.md` §2).
     fn may_rotate(&self) -> bool {
-        self.may_rotate_at_all() && self.cache.transfers().owe_nothing()
+        self.swaps() && self.cache.transfers().owe_nothing()
     }
 
-    pub(super) fn may_rotate_at_all(&self) -> bool {
+    pub(super) fn swaps(&self) -> bool {
         let config = &self.rules.config;
         config.usable_host_parents() >= config.usable_device_parents()
     }
@@ -128,7 +129,7 @@ impl Round<'_> {
         for key in self.requests.local_residents() {
             let request = &self.requests[key];
             let rest = expected_rest(self.requests, key);
-            if rest + knob("D", LEAST_LEAD_TOKENS) < most && request.retractions < knob("ROT", ROTATIONS_MOST) {
+            if rest + knob("D", LEAST_LEAD_TOKENS) < most && request.retractions < knob("ROT", ROTATIONS_MOST) && self.lost_tokens(key) <= if self.feedback.pressure.late >= knob("LATE", 0) { knob("LIM2", 64) } else { knob("LIM", 64) } {
                 victims.push((request.forwards_out > 0, self.lost_tokens(key), rest, key));
             }
         }
@@ -139,8 +140,9 @@ impl Round<'_> {
                 return;
             }
             if is_out {
-                self.feedback.pressure.yielding = Some(key);
-                return;
+                self.feedback.pressure.yielding.push(key);
+                if self.feedback.pressure.yielding.len() >= ROTATED_MOST { return; }
+                continue;
             }
             self.retract_or_end(key);
         }
@@ -173,7 +175,12 @@ impl Round<'_> {
     /// Tokens of a resident that an interruption loses where its pages come back from the Host: those behind
     /// its last whole page.
     pub(super) fn lost_tokens(&self, key: RequestKey) -> i64 {
-        self.requests[key].computed_tokens() % self.rules.granularity
+        let request = &self.requests[key];
+        let computed = match request.state() {
+            State::PrefillDone | State::Decoding => request.decode_extent(1) - 1,
+            _ => request.computed_tokens(),
+        };
+        computed % self.rules.granularity
     }
 
     /// Admits urgent requests, those with most to go first. Nobody overtakes one that does not fit.
@@ -187,7 +194,7 @@ impl Round<'_> {
             if recovers && self.requests.has_incomplete_recovery() {
                 return Line::SealedToNewcomers;
             }
-            self.feedback.pressure.admitting_urgent = self.may_rotate_at_all();
+            self.feedback.pressure.admitting_urgent = self.swaps();
             let outcome = self.schedule_first_chunk(key);
             self.feedback.pressure.admitting_urgent = false;
             match outcome {
