@@ -70,11 +70,11 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
         }
         State::Bootstrapping | State::Submitted | State::Retracted { .. } | State::Draining => 0,
     };
-    for (group, held) in request.holdings.groups.iter().enumerate() {
-        if resident && held.demanded_tokens < written {
+    for group in 0..request.holdings.groups.len() {
+        let demanded = request.holdings.demanded_tokens(group);
+        if resident && demanded < written {
             return Err(format!(
-                "group {group} has room for {} tokens, {written} are written",
-                held.demanded_tokens
+                "group {group} has room for {demanded} tokens, {written} are written"
             ));
         }
     }

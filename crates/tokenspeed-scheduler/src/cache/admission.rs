@@ -129,9 +129,10 @@ impl Coordinator {
     /// Whether a resident's demands fit at all, with everything gone that could be: a request that lacks
     /// a block asks again in every round.
     fn could_grow(&self, holdings: &Holdings, demands: &[Demand], computed_tokens: i64) -> bool {
-        let groups = self.geometries.iter().zip(&holdings.groups).zip(demands);
-        let blocks = groups.map(|((geometry, held), demand)| {
-            demand.growth(held.table.len(), held.demanded_tokens, geometry).blocks
+        let blocks = demands.iter().enumerate().map(|(group, demand)| {
+            let slots = holdings.groups[group].table.len();
+            let demanded = holdings.demanded_tokens(group);
+            demand.growth(slots, demanded, &self.geometries[group]).blocks
         });
         self.device.pool.could_hold(blocks) || self.expires(holdings, computed_tokens)
     }
@@ -142,13 +143,13 @@ impl Coordinator {
         first: Option<FirstAdmission<'_>>,
         demands: &[Demand],
     ) -> Vec<Growth> {
-        self.geometries
+        demands
             .iter()
-            .zip(&holdings.groups)
-            .zip(demands)
-            .map(|((geometry, held), demand)| {
+            .enumerate()
+            .map(|(group, demand)| {
+                let geometry = &self.geometries[group];
                 let (slots, demanded) = match first {
-                    None => (held.table.len(), held.demanded_tokens),
+                    None => (holdings.groups[group].table.len(), holdings.demanded_tokens(group)),
                     Some(FirstAdmission { hit, .. }) => {
                         (geometry.hit_slots(hit.total_pages), self.tokens_of(hit.total_pages))
                     }
@@ -352,6 +353,7 @@ impl Coordinator {
         growth: Growth,
         fresh: &mut Vec<i32>,
     ) {
+        let demanded_tokens = holdings.demanded_tokens(group);
         let held = &mut holdings.groups[group];
         let mut cells = self.persistent.row(group, holdings.row);
         for _ in 0..growth.holes {
@@ -362,7 +364,7 @@ impl Coordinator {
             held.table.push(&mut cells, block);
             fresh.push(block as i32);
         }
-        held.demanded_tokens = demand.demanded_after(held.demanded_tokens);
+        held.demanded_tokens = demand.demanded_after(demanded_tokens);
         self.promised[group] += growth.promised as i64 - held.promised_blocks;
         held.promised_blocks = growth.promised as i64;
     }

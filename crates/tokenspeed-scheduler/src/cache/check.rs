@@ -114,10 +114,10 @@ impl Coordinator {
         for (group, held) in holdings.groups.iter().enumerate() {
             let geometry = &self.geometries[group];
             let owned = held.table.len() as i64 * geometry.block_granularity;
+            let demanded = holdings.demanded_tokens(group);
             ensure!(
-                (0..=owned).contains(&held.demanded_tokens),
-                "group {group}: {} tokens are demanded of {owned} owned",
-                held.demanded_tokens
+                (0..=owned).contains(&demanded),
+                "group {group}: {demanded} tokens are demanded of {owned} owned"
             );
             for (slot, block) in held.table.held() {
                 *owners.entry((group, block)).or_insert(0) += 1;

@@ -77,6 +77,12 @@ impl Geometry {
         Some(((computed - window + 1).max(0) / self.block_granularity) as usize)
     }
 
+    /// The computed tokens from which a slot is out of reach; `None` for a full group.
+    pub fn expires_at(&self, slot: usize) -> Option<i64> {
+        let window = self.kind.window_tokens()?;
+        Some((slot as i64 + 1) * self.block_granularity + window - 1)
+    }
+
     /// First slot of the run that a resume at `boundary_pages` reads.
     pub fn run_start(&self, boundary_pages: usize) -> usize {
         let end = boundary_pages * self.blocks_per_page;

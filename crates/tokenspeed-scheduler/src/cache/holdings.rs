@@ -1,5 +1,6 @@
 //! What one request holds of the cache, and how far it has published (`cache.md` §3 and §6).
 
+use super::geometry::{Geometry, GroupIndex};
 use super::table::Table;
 use super::unproven::Basis;
 use crate::identity::PageId;
@@ -12,14 +13,21 @@ use crate::identity::PageId;
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Holdings {
-    /// One a group.
-    pub groups: Vec<GroupHolding>,
-    /// Prefix pages whose publication an admission has carried.
-    pub published_pages: usize,
+    /// Decode steps up to this extent are known to need no admission; 0 where nothing is known.
+    pub in_place_tokens: i64,
+    /// Tokens `[0, stepped_tokens)` have been asked for in every group by steps in place.
+    pub stepped_tokens: i64,
     /// Row of the request pool; 0 while the request holds nothing.
     pub row: i32,
     /// Publishes nothing: cached leftovers of its own would keep it from fitting.
     pub uncached: bool,
+    /// Some of what it rests on will not come, and a peer is at work: what it holds is not what its
+    /// tokens say.
+    pub torn: bool,
+    /// One a group.
+    pub groups: Vec<GroupHolding>,
+    /// Prefix pages whose publication an admission has carried.
+    pub published_pages: usize,
     /// Access epoch that the first admission issued.
     pub epoch: u64,
     /// Where the prompt's chunk is to stop so that all groups publish there, in tokens.
@@ -31,8 +39,6 @@ pub struct Holdings {
     pub forwards: Vec<Basis>,
     /// What it hit, and so it, rests on; some of it may be proven.
     pub rests_on: Vec<Basis>,
-    /// Some of it will not come, and a peer is at work: what it holds is not what its tokens say.
-    pub torn: bool,
 }
 
 /// One group's part.
@@ -40,7 +46,8 @@ pub struct Holdings {
 pub struct GroupHolding {
     /// The slots.
     pub table: Table,
-    /// Tokens `[0, demanded_tokens)` have been asked for; what the slots hold beyond is available.
+    /// Tokens `[0, demanded_tokens)` have been asked for by admissions
+    /// ([`Holdings::demanded_tokens`] counts steps in place as well).
     pub demanded_tokens: i64,
     /// Blocks that its next admission will take, and for which others leave room.
     pub promised_blocks: i64,
@@ -53,6 +60,26 @@ impl Holdings {
             groups: (0..groups).map(|_| GroupHolding::default()).collect(),
             ..Holdings::default()
         }
+    }
+
+    /// Tokens `[0, demanded_tokens)` of a group have been asked for; what its slots hold beyond is
+    /// available.
+    pub fn demanded_tokens(&self, group: GroupIndex) -> i64 {
+        self.groups[group].demanded_tokens.max(self.stepped_tokens)
+    }
+
+    /// Notes up to where decode steps of `width` tokens are sure to need no admission, which they do
+    /// when they need a block, complete a page or expire a slot (`cache.md` §3). As long as
+    /// nothing is given up, that holds whatever else happens.
+    pub fn look_ahead(&mut self, geometries: &[Geometry], granularity: i64, width: i64) {
+        // What a step computed ends a width before its extent, or earlier.
+        let before = |computed: i64| computed - 1 + width;
+        let page_end = (self.published_pages as i64 + 1) * granularity;
+        let extents = geometries.iter().zip(&self.groups).map(|(geometry, held)| {
+            let owned = held.table.len() as i64 * geometry.block_granularity;
+            owned.min(geometry.expires_at(held.table.first_live()).map_or(i64::MAX, before))
+        });
+        self.in_place_tokens = extents.min().unwrap_or(i64::MAX).min(before(page_end));
     }
 
     /// At least as many as the parents that its retraction is sure to make available.

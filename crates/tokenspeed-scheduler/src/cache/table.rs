@@ -85,6 +85,11 @@ impl Table {
             .filter(|&(_, block)| block != HOLE)
     }
 
+    /// Slots below are holes for good.
+    pub fn first_live(&self) -> usize {
+        self.first_live
+    }
+
     /// At least as many as the blocks held: the slots that retention has not passed.
     pub fn held_at_most(&self) -> usize {
         self.slots.len() - self.first_live

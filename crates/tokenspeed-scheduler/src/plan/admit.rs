@@ -84,7 +84,8 @@ impl Round<'_> {
         let request = &mut self.requests[key];
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = prefill_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
+        let tokens = request.tokens.settled();
+        let first = FirstAdmission { hit, pages: &request.pages, tokens, row };
         if left.is_some_and(|left| !self.cache.leaves(&request.holdings, first, &demands, &left)) {
             self.note_refusal(key, chunk, hit);
             return Outcome::NoCapacity;
@@ -205,7 +206,7 @@ impl Round<'_> {
             false => State::Prefilling { window_end: chunk.end() },
         };
         self.requests.transition(key, state);
-        self.forward_scheduled(key);
+        self.requests[key].forward_scheduled(self.number);
         let request = &mut self.requests[key];
         request.chunks_out += u32::from(!completes);
         request.holdings.forwards.push(self.cache.expect_forward(self.number));

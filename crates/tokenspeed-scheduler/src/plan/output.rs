@@ -114,7 +114,9 @@ pub fn assemble(round: Round<'_>, kept: &mut Kept) -> ExecutionPlan {
     let handed_over = round.build.remote_decodes();
     let mut remote_decode = (!handed_over.is_empty()).then(|| beside(&[], handed_over));
     if let Some(batch) = &mut remote_decode {
-        let candidates = |op: &DecodeOp| round.requests[op.key].spec_candidate_ids.clone();
+        let candidates = |op: &DecodeOp| {
+            round.requests[op.key].spec_candidate_ids.as_deref().unwrap_or_default().to_vec()
+        };
         batch.spec_candidate_ids = handed_over.iter().map(candidates).collect();
     }
     let Round { cache, mut build, .. } = round;
@@ -217,7 +219,7 @@ impl Batch {
     fn add_prefills(&mut self, round: &Round<'_>, ops: &[PrefillOp]) {
         self.num_extends = ops.len();
         for op in ops {
-            let tokens = &round.requests[op.key].tokens;
+            let tokens = round.requests[op.key].tokens.settled();
             let prompt_end = round.requests[op.key].prompt_tokens as usize;
             let (begin, end) = (op.chunk.input_begin() as usize, op.chunk.end() as usize);
             self.input_lengths.push(op.chunk.input_size() as i32);

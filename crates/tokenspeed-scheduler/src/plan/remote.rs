@@ -19,12 +19,12 @@ impl Round<'_> {
         while let Some(key) = self.requests.decoding_at(at) {
             let request = &self.requests[key];
             let sampled = request.num_tokens() > request.prompt_tokens;
-            let last = request.tokens[request.tokens.len() - 1];
+            let last = request.tokens.last();
             // The drafter's candidates lie behind the prompt: the slots were reserved when it completed.
             if sampled && self.take_decode_slots(key) {
                 self.requests.transition(key, State::RemoteDecoding);
                 let seat = Seat::of(&self.requests[key]);
-                self.build.push_remote_decode(DecodeOp { key, seat, input_id: Some(last) });
+                self.build.push_remote_decode(DecodeOp { key, seat, input_id: last });
             } else {
                 at += 1;
             }
@@ -55,7 +55,8 @@ impl Round<'_> {
         let request = &mut self.requests[key];
         let reserve = PrefillReserve::new(self.rules, request, chunk, true);
         let demands = landing_demands(self.rules, self.cache.geometries(), chunk, reserve);
-        let first = FirstAdmission { hit, pages: &request.pages, tokens: &request.tokens, row };
+        let tokens = request.tokens.settled();
+        let first = FirstAdmission { hit, pages: &request.pages, tokens, row };
         let leaves =
             left.is_none_or(|left| self.cache.leaves(&request.holdings, first, &demands, &left));
         request.holdings.uncached = uncached;

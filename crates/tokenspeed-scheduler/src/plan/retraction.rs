@@ -197,8 +197,8 @@ impl Round<'_> {
         request.last_handle = Some(handle);
         *self.retractions_since_token += 1;
         request.retractions += 1;
-        request.reserve_next_tokens = None;
-        request.prompt_tokens = request.num_tokens();
+        request.reserve_next_tokens = 0;
+        request.rebase_prompt();
         let state = State::Retracted {
             epoch,
             resumes_generation: request.has_generated_output(),

@@ -47,15 +47,6 @@ impl Round<'_> {
         }
     }
 
-    /// Counts a forward as out against a request's blocks.
-    pub(super) fn forward_scheduled(&mut self, key: RequestKey) {
-        let request = &mut self.requests[key];
-        if request.forwards_out == 0 {
-            request.owed_since_round = self.number;
-        }
-        request.forwards_out += 1;
-    }
-
     /// Whether a request has as many results out as the overlap allows (`liveness.md`, "planning
     /// ahead without results").
     pub(super) fn awaits_result(&self, key: RequestKey) -> bool {

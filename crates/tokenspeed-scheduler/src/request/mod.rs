@@ -7,6 +7,7 @@ pub mod lifecycle;
 pub mod outputs;
 pub mod rows;
 pub mod set;
+pub mod tokens;
 pub mod waiting;
 
 use std::sync::Arc;
@@ -17,11 +18,12 @@ pub use rows::Rows;
 pub use set::{RequestKey, RequestSet};
 pub use waiting::Refusal;
 
+use self::tokens::Tokens;
 use crate::cache::{Computed, Holdings, Progress};
 use crate::identity::PageId;
 
-/// A live request. What every decode step reads comes first, in as few cache lines as may be: with
-/// thousands of requests a round costs little else than the memory that it touches.
+/// A live request. What every decode step reads comes first, in three cache lines: with thousands of
+/// requests a round costs little else than the memory that it touches.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Request {
@@ -37,22 +39,25 @@ pub struct Request {
     pub late_results: u32,
     /// The round that scheduled the oldest of `forwards_out`; meaningful while there are any.
     pub owed_since_round: u64,
-    /// Prompt and output.
-    pub tokens: Vec<i32>,
-    /// Tokens of the prompt as it was submitted.
-    pub submitted_tokens: i64,
     /// Tokens of the rebased prompt: a retraction makes all tokens so far a prompt to compute again.
     pub prompt_tokens: i64,
-    /// Token budget of the output; 0 where it was not declared.
-    pub max_new_tokens: i64,
+    /// Prompt and output together, when its declared budget is spent; `i64::MAX` without one.
+    pub budget_end_tokens: i64,
+    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
+    pub reserve_next_tokens: i64,
+    /// The drafter's candidates that came with the last result, if any did.
+    pub spec_candidate_ids: Option<Box<[i32]>>,
+    /// Prompt and output.
+    pub tokens: Tokens,
+    /// What it holds of the cache; what steps read of it ends the third line.
+    pub holdings: Holdings,
+    // What few steps read.
     /// The complete prefix pages of `tokens`, each named once.
     pub pages: Vec<PageId>,
-    /// What the next decode admission asks for in place of the tokens it needs, if that is more.
-    pub reserve_next_tokens: Option<i64>,
-    /// The drafter's candidates that came with the last result.
-    pub spec_candidate_ids: Vec<i32>,
-    /// What it holds of the cache.
-    pub holdings: Holdings,
+    /// Tokens of the prompt as it was submitted.
+    pub submitted_tokens: i64,
+    /// Token budget of the output; 0 where it was not declared.
+    pub max_new_tokens: i64,
     /// The client's name for it.
     pub id: Arc<str>,
     /// Submission number: the order in which requests are considered.
@@ -66,9 +71,6 @@ pub struct Request {
     /// The handle under which it was last seated, while it is not.
     pub last_handle: Option<Handle>,
 }
-
-/// Room for output that a request takes at least when it has none left, in tokens.
-const TOKENS_STEP: usize = 64;
 
 /// safe_steps of `scheduler.md` §4: decode steps that one admission prepays at most, in tokens.
 pub const SAFE_STEPS_TOKENS: i64 = 4096;
@@ -89,19 +91,23 @@ impl Request {
         self.num_tokens() - self.submitted_tokens
     }
 
-    /// Appends output. Memory grows by an eighth at a time: to move it costs as much as all else in a
-    /// decode step, and less would be moved more often.
-    pub fn append_tokens(&mut self, tokens: &[i32]) {
-        if self.tokens.capacity() - self.tokens.len() < tokens.len() {
-            let step = TOKENS_STEP.max(self.tokens.len() / 8);
-            self.tokens.reserve_exact(tokens.len().max(step));
+    /// Makes all tokens so far a prompt to compute again.
+    pub fn rebase_prompt(&mut self) {
+        self.tokens.settle();
+        self.prompt_tokens = self.num_tokens();
+    }
+
+    /// Counts a forward of that round as out against its blocks.
+    pub fn forward_scheduled(&mut self, round: u64) {
+        if self.forwards_out == 0 {
+            self.owed_since_round = round;
         }
-        self.tokens.extend_from_slice(tokens);
+        self.forwards_out += 1;
     }
 
     /// Whether it has generated all that it declared.
     pub fn budget_is_spent(&self) -> bool {
-        self.max_new_tokens > 0 && self.generated_tokens() >= self.max_new_tokens
+        self.num_tokens() >= self.budget_end_tokens
     }
 
     /// Whether a client may be reading its output already.
@@ -126,12 +132,12 @@ impl Request {
 
     /// What it computed so far, for its next admission to publish; `granularity` is P.
     pub fn progress(&self, granularity: i64) -> Progress<'_> {
-        self.progress_over(&self.pages, &self.tokens, granularity)
+        self.progress_over(&self.pages, self.tokens.settled(), granularity)
     }
 
     /// What it holds, to be changed, beside what it computed.
     pub fn holdings_and_progress(&mut self, granularity: i64) -> (&mut Holdings, Progress<'_>) {
-        let progress = self.progress_over(&self.pages, &self.tokens, granularity);
+        let progress = self.progress_over(&self.pages, self.tokens.settled(), granularity);
         (&mut self.holdings, progress)
     }
 
@@ -167,8 +173,7 @@ impl Request {
 
     /// Whether results that are out, of one token at least each, spend the declared budget.
     pub fn budget_is_spoken_for(&self) -> bool {
-        self.max_new_tokens > 0
-            && self.generated_tokens() + i64::from(self.forwards_out) >= self.max_new_tokens
+        self.num_tokens() + i64::from(self.forwards_out) >= self.budget_end_tokens
     }
 
     /// Room for decode steps that an admission must secure (`scheduler.md` §4); 0 where no budget

@@ -51,7 +51,7 @@ impl Scheduler {
         }
         match event {
             Event::ExtendResult { tokens, spec_candidate_ids, .. } => {
-                self.land_result(key, tokens, spec_candidate_ids.clone());
+                self.land_result(key, tokens, spec_candidate_ids);
             }
             Event::Finish { .. } => self.finish_request(key),
             Event::Abort { .. } => self.abort(key),
@@ -67,7 +67,7 @@ impl Scheduler {
             Event::Retract { .. } => self.withhold(key),
             Event::UpdateReserveNumTokens { .. } if !self.requests[key].state().is_resident() => {}
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
-                self.requests[key].reserve_next_tokens = Some(*reserve_num_tokens);
+                self.requests[key].reserve_next_tokens = *reserve_num_tokens;
             }
             Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => {}
         }
@@ -89,7 +89,7 @@ impl Scheduler {
     fn land_remote_prefill(&mut self, key: RequestKey, bootstrap_token: i32) {
         match self.requests[key].state() {
             State::RemotePrefilling => {
-                self.requests[key].tokens.push(bootstrap_token);
+                self.requests[key].tokens.append(&[bootstrap_token]);
                 self.retractions_since_token = 0;
                 self.name_new_pages(key);
                 self.requests.transition(key, State::PrefillDone);

@@ -156,11 +156,15 @@ impl Request {
             id: Arc::from(spec.request_id),
             submission: 0,
             state,
-            tokens: spec.tokens,
+            tokens: spec.tokens.into(),
             pages,
             submitted_tokens: tokens,
             prompt_tokens: tokens,
             max_new_tokens: spec.max_new_tokens,
+            budget_end_tokens: match spec.max_new_tokens {
+                0 => i64::MAX,
+                budget => tokens.saturating_add(budget),
+            },
             retractions: 0,
             recovering: false,
             stuck_alone: 0,
@@ -170,8 +174,8 @@ impl Request {
             owed_since_round: 0,
             late_results: 0,
             last_handle: None,
-            reserve_next_tokens: None,
-            spec_candidate_ids: Vec::new(),
+            reserve_next_tokens: 0,
+            spec_candidate_ids: None,
         }
     }
 }

@@ -21,7 +21,7 @@ impl Scheduler {
                 continue;
             };
             let from = pages.len();
-            let theirs = other.tokens[from * granularity..].chunks_exact(granularity);
+            let theirs = other.tokens.settled()[from * granularity..].chunks_exact(granularity);
             let shared =
                 rest.clone().zip(theirs).take_while(|(mine, theirs)| mine == theirs).count();
             for &page in &other.pages[from..from + shared] {
@@ -41,7 +41,7 @@ impl Scheduler {
         if request.tokens.len() < named + granularity {
             return;
         }
-        for tokens in request.tokens[named..].chunks_exact(granularity) {
+        for tokens in request.tokens.settle()[named..].chunks_exact(granularity) {
             let page = self.cache.name_next_page(request.pages.last().copied(), tokens);
             make_room(&mut request.pages, 1);
             request.pages.push(page);

@@ -1,5 +1,7 @@
 //! Results of forwards: which are owed, and what their landing changes.
 
+use std::sync::Arc;
+
 use super::Scheduler;
 use crate::error::{Error, Result};
 use crate::request::{Handle, Request, RequestKey, State};
@@ -28,10 +30,10 @@ impl Owed {
     }
 
     /// Checks a result of `tokens` tokens and counts it as landed; `false` for one that comes late and
-    /// counts for nothing.
+    /// counts for nothing. `id` is read for a refusal only.
     pub(super) fn land(
         &mut self,
-        id: &str,
+        id: &Arc<str>,
         state: State,
         tokens: usize,
         width: i64,
@@ -140,7 +142,7 @@ impl Scheduler {
         checked?;
         for (&handle, span) in handles.iter().zip(spans()) {
             if let Some(key) = self.rows.find(handle) {
-                self.land_result(key, &tokens[span], Vec::new());
+                self.land_result(key, &tokens[span], &[]);
             }
         }
         self.verify()
@@ -184,9 +186,9 @@ impl Scheduler {
     }
 
     /// One result that was checked.
-    pub(super) fn land_result(&mut self, key: RequestKey, tokens: &[i32], candidates: Vec<i32>) {
+    pub(super) fn land_result(&mut self, key: RequestKey, tokens: &[i32], candidates: &[i32]) {
         let request = &mut self.requests[key];
-        let width = self.rules.decode_width;
+        let (width, granularity) = (self.rules.decode_width, self.rules.granularity);
         let landed = Owed::of(request).land(&request.id, request.state(), tokens.len(), width);
         if !landed.unwrap_or(false) {
             request.late_results = request.late_results.saturating_sub(1);
@@ -196,15 +198,19 @@ impl Scheduler {
         if of_prompt && !request.holdings.forwards.is_empty() {
             self.cache.prove(request.holdings.forwards.remove(0));
         }
-        request.spec_candidate_ids = candidates;
+        request.spec_candidate_ids = (!candidates.is_empty()).then(|| candidates.into());
         request.forwards_out -= 1;
         request.chunks_out = request.chunks_out.saturating_sub(1);
         request.owed_since_round = self.round;
-        request.append_tokens(tokens);
+        let complete_pages = request.num_tokens() / granularity;
+        request.tokens.append(tokens);
+        let completes_page = request.num_tokens() / granularity > complete_pages;
         if !tokens.is_empty() {
             self.retractions_since_token = 0;
         }
-        self.name_new_pages(key);
+        if completes_page {
+            self.name_new_pages(key);
+        }
         self.note_if_spent(key);
     }
 

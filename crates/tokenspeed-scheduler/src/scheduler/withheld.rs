@@ -69,12 +69,12 @@ impl Scheduler {
         self.cache.release(&mut request.holdings);
         request.late_results += std::mem::take(&mut request.forwards_out);
         request.chunks_out = 0;
-        request.reserve_next_tokens = None;
+        request.reserve_next_tokens = 0;
         if self.rules.config.role == Role::P {
             self.forget_sample(key);
         }
         let request = &mut self.requests[key];
-        request.prompt_tokens = request.num_tokens();
+        request.rebase_prompt();
         let resumes_generation = request.has_generated_output();
         let state = State::Retracted { epoch, resumes_generation, recovers_in_order };
         self.requests.transition(key, state);
@@ -85,7 +85,7 @@ impl Scheduler {
     fn forget_sample(&mut self, key: RequestKey) {
         let request = &mut self.requests[key];
         request.tokens.truncate(request.submitted_tokens as usize);
-        request.spec_candidate_ids.clear();
+        request.spec_candidate_ids = None;
         let complete = (request.num_tokens() / self.rules.granularity) as usize;
         let named = request.pages.split_off(complete);
         self.cache.forget_pages(&named);

@@ -90,7 +90,7 @@ impl Play {
                 );
                 let owned = held.table.len() as i64 * self.model.groups[group].g;
                 assert_eq!(
-                    owned - held.demanded_tokens,
+                    owned - core.demanded_tokens(group),
                     model.available[group],
                     "{when}: available tokens of request {id}, group {group}"
                 );

@@ -1,0 +1,112 @@
+//! A request's tokens, prompt and output.
+
+/// Tokens, the newest of which may lie in the request itself. The ends of thousands of lists lie on as many
+/// pages of memory: to add one token to each costs as much as all else of a round. So tokens are added
+/// there a few at a time.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Tokens {
+    settled: Vec<i32>,
+    num_recent: u32,
+    recent: [i32; RECENT_MOST],
+}
+
+/// Fills what cache lines a request's first fields leave.
+const RECENT_MOST: usize = 15;
+
+/// Room for output that a request takes at least when it has none left, in tokens.
+const STEP: usize = 64;
+
+impl Tokens {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.settled.len() + self.num_recent as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The newest.
+    pub fn last(&self) -> Option<i32> {
+        self.recent().last().or(self.settled.last()).copied()
+    }
+
+    /// All up to the last [`Tokens::settle`], and perhaps some behind it.
+    pub fn settled(&self) -> &[i32] {
+        &self.settled
+    }
+
+    /// Appends tokens.
+    pub fn append(&mut self, tokens: &[i32]) {
+        let from = self.num_recent as usize;
+        match self.recent.get_mut(from..from + tokens.len()) {
+            Some(place) => {
+                place.copy_from_slice(tokens);
+                self.num_recent += tokens.len() as u32;
+            }
+            None => {
+                self.settle();
+                self.make_room(tokens.len());
+                self.settled.extend_from_slice(tokens);
+            }
+        }
+    }
+
+    /// Makes all of them readable as one slice.
+    pub fn settle(&mut self) -> &[i32] {
+        self.make_room(self.num_recent as usize);
+        self.settled.extend_from_slice(&self.recent[..self.num_recent as usize]);
+        self.num_recent = 0;
+        &self.settled
+    }
+
+    /// Keeps the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.settle();
+        self.settled.truncate(len);
+    }
+
+    fn recent(&self) -> &[i32] {
+        &self.recent[..self.num_recent as usize]
+    }
+
+    /// Memory grows by an eighth at a time: to move it costs as much as many steps, and less would be moved
+    /// more often.
+    fn make_room(&mut self, more: usize) {
+        if self.settled.capacity() - self.settled.len() < more {
+            let step = STEP.max(self.settled.len() / 8);
+            self.settled.reserve_exact(more.max(step));
+        }
+    }
+}
+
+impl From<Vec<i32>> for Tokens {
+    fn from(settled: Vec<i32>) -> Tokens {
+        Tokens { settled, ..Tokens::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tokens;
+
+    #[test]
+    fn they_are_one_list_however_they_came() {
+        let mut tokens = Tokens::from(vec![0, 1]);
+        let mut all = vec![0, 1];
+        for (step, many) in [1, 1, 14, 0, 16, 3, 40, 2].into_iter().enumerate() {
+            let more: Vec<i32> = (0..many).map(|at| (step * 100 + at) as i32).collect();
+            tokens.append(&more);
+            all.extend(&more);
+            assert_eq!((tokens.len(), tokens.last()), (all.len(), all.last().copied()));
+            assert!(all.starts_with(tokens.settled()));
+        }
+        assert!(tokens.settled().len() < all.len());
+        assert_eq!(tokens.settle(), all);
+        tokens.append(&[7]);
+        tokens.truncate(5);
+        assert_eq!((tokens.settled(), tokens.last()), (&all[..5], Some(all[4])));
+    }
+}
