@@ -16,11 +16,8 @@ impl Round<'_> {
             if self.build.budget_left() - reserved_tokens < cost {
                 return;
             }
-            if self.yields(key) {
+            if self.yields(key) || self.step_in_place(key) {
                 at += 1;
-                continue;
-            }
-            if self.step_in_place(key) {
                 continue;
             }
             let outcome = self.grant_over_younger(key, Self::schedule_decode);
@@ -110,9 +107,8 @@ impl Round<'_> {
     fn tokens_asked(&self, request: &Request) -> Vec<i64> {
         let extent = request.decode_extent(self.rules.decode_width);
         let holdings = &request.holdings;
-        let asked = |group| {
-            (extent - holdings.demanded_tokens(group)).max(request.reserve_next_tokens)
-        };
+        let asked =
+            |group| (extent - holdings.demanded_tokens(group)).max(request.reserve_next_tokens);
         (0..holdings.groups.len()).map(asked).collect()
     }
 

@@ -4,6 +4,7 @@
 //!
 //! - Who lacks a block takes it from a younger resident at once, and not only where nobody else can run.
 //!   The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
+//!   Where an interruption costs little but copies, whoever stands at a page's end gives way, be it itself.
 //! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
 //!   resident lacks a block nobody is admitted at all.
 //! - Budgets are not prepaid: they say no more than how far a request may grow at most.
@@ -23,6 +24,9 @@ use crate::request::{Request, RequestKey, RequestSet};
 /// soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
+/// The same where an interruption costs little but copies.
+const CHEAPLY_SECURED_STEPS_TOKENS: i64 = 8;
+
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 512;
 
@@ -34,19 +38,28 @@ const RETRACTIONS_MOST: i64 = 3;
 pub struct Pressure {
     /// What residents will need of each group; empty until an admission asks.
     outlook: Vec<Outlook>,
-    /// A victim whose result is out: it stands still, so that it can give way in the next round.
+    /// Victims whose results are out: they stand still, so that they can give way in the next round.
     pub(super) yielding: Vec<RequestKey>,
-    /// Requests that wait and would end last, the last of all first.
-    pub(super) urgent: Vec<RequestKey>,
-    pub(super) admitting_urgent: bool,
-    pub(super) late: i64,
+    /// Who waits and would end last.
+    pub(super) urgent: Urgent,
+}
+
+/// Requests that wait, and that are admitted first so that they do not end last.
+#[derive(Debug, Default)]
+pub struct Urgent {
+    /// Those with most to go first.
+    pub(super) line: Vec<RequestKey>,
+    /// By how many rounds the first of them would outlast all else.
+    pub(super) late_rounds: i64,
+    /// Whether one of them is being admitted, to what residents would otherwise be left.
+    pub(super) takes_steps: bool,
 }
 
 /// What requests will need of a group beside the blocks that they hold.
 #[derive(Debug, Default, Clone, Copy)]
 struct Outlook {
-    /// For the rest of their prompts, and for the next steps of those who were retracted before: they come
-    /// back to stay.
+    /// For the rest of their prompts, and for the next steps of those who were retracted before, where that
+    /// costs more than copies: they come back to stay.
     owed: i64,
     /// For the next steps of the others.
     steps: i64,
@@ -58,7 +71,7 @@ impl Round<'_> {
         self.rules.keeps_batch
     }
 
-    /// Grants to a resident, and takes the blocks that it lacks from younger ones.
+    /// Grants to a resident, and takes the blocks that it lacks from younger ones, or has it give way.
     pub(super) fn grant_over_younger(
         &mut self,
         key: RequestKey,
@@ -93,9 +106,10 @@ impl Round<'_> {
         self.keeps_batch() && waiting.overtaken() >= OVERTAKEN_MOST && waiting.first() != Some(key)
     }
 
-    /// Takes a younger resident's blocks for an older one that lacks some: of those that gave way least
-    /// often, the youngest's. Whether it did: a prompt that progressed, copies in flight and a result that
-    /// is out defer it (`scheduler.md` §2).
+    /// Takes a resident's blocks for one that lacks some: a younger one's, of those that gave way least often
+    /// the youngest's. Where an interruption costs little but copies, whoever loses least by it gives way,
+    /// itself among them, unless it is the oldest. Who did; a prompt that progressed, copies in flight and a
+    /// result that is out defer it (`scheduler.md` §2).
     fn someone_gives_way(&mut self, key: RequestKey) -> Option<RequestKey> {
         if !self.keeps_batch()
             || self.build.prefill_progressed()
@@ -103,22 +117,19 @@ impl Round<'_> {
         {
             return None;
         }
+        let cheaply = self.rules.interrupts_cheaply;
         let age = |key: RequestKey| self.requests[key].submission;
+        let is_older = |other: RequestKey| age(other) < age(key);
+        let itself = cheaply && self.requests.local_residents().any(is_older);
         let gives_way = |&other: &RequestKey| {
-            (age(other) > age(key) || other == key && self.swaps() && self.requests.local_residents().any(|older| age(older) < age(key)))
+            (age(other) > age(key) || itself && other == key)
                 && self.requests[other].retractions < RETRACTIONS_MOST
         };
-        let younger = self.requests.local_residents().filter(gives_way);
-        let lost = |key: RequestKey| match self.cache.host() {
-            Some(_) if self.swaps() && crate::plan::rotation::knob("LOST", 1) == 1 => self.lost_tokens(key),
-            _ => 0,
+        let rank = |&other: &RequestKey| {
+            let lost = if cheaply { self.lost_tokens(other) } else { 0 };
+            (Reverse(lost), Reverse(self.requests[other].retractions), age(other))
         };
-        let rank = |key: RequestKey| {
-            (Reverse(lost(key)), Reverse(self.requests[key].retractions), age(key))
-        };
-        let Some(victim) = younger.max_by_key(|&other| rank(other)) else {
-            return None;
-        };
+        let victim = self.requests.local_residents().filter(gives_way).max_by_key(rank)?;
         if self.requests[victim].forwards_out > 0 {
             self.feedback.pressure.yielding.push(victim);
             return (victim == key).then_some(key);
@@ -133,13 +144,11 @@ impl Round<'_> {
         if !self.keeps_batch() || self.requests.residents().next().is_none() {
             return None;
         }
-        if self.feedback.pressure.admitting_urgent && crate::plan::rotation::knob("BYP", 1) == 1 {
-            return None;
-        }
         self.look_out();
         let rest = expected_rest(self.requests, key);
         let own = |geometry: &Geometry| {
-            Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end))
+            let cheaply = self.rules.interrupts_cheaply;
+            Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end), cheaply)
         };
         Some(self.reserved(own))
     }
@@ -181,7 +190,7 @@ impl Round<'_> {
         if outlook.is_empty() {
             outlook.resize(geometries.len(), Outlook::default());
             for resident in self.requests.residents() {
-                add(outlook, self.requests, resident, geometries);
+                add(outlook, self.requests, resident, geometries, self.rules.interrupts_cheaply);
             }
         }
     }
@@ -191,7 +200,10 @@ impl Round<'_> {
         let left = |(geometry, all): (&Geometry, &Outlook)| {
             let own = newcomer(geometry);
             let pool = geometry.blocks_in(self.rules.config.usable_device_parents());
-            let most = self.requests.caution.of(pool);
+            let most = match self.feedback.pressure.urgent.takes_steps {
+                true => 0,
+                false => self.requests.caution.of(pool),
+            };
             all.owed + own.owed + (all.steps + own.steps).min(most)
         };
         let outlook = &self.feedback.pressure.outlook;
@@ -206,7 +218,8 @@ impl Round<'_> {
         }
         let outlook = &mut self.feedback.pressure.outlook;
         if !outlook.is_empty() {
-            add(outlook, self.requests, key, self.cache.geometries());
+            let cheaply = self.rules.interrupts_cheaply;
+            add(outlook, self.requests, key, self.cache.geometries(), cheaply);
         }
     }
 }
@@ -215,16 +228,24 @@ impl Outlook {
     /// What a request will need beside `held` slots, if it generates `rest` more tokens. Slots that slide
     /// out are used again, and a state takes a block as often as it crosses a boundary: neither is
     /// foreseen.
-    fn of(request: &Request, rest: i64, geometry: &Geometry, held: usize) -> Outlook {
+    fn of(
+        request: &Request,
+        rest: i64,
+        geometry: &Geometry,
+        held: usize,
+        cheaply: bool,
+    ) -> Outlook {
         if geometry.kind != GroupKind::Full {
             return Outlook::default();
         }
         let tokens = request.num_tokens();
         let prompt = geometry.slots_for(tokens).max(held);
         // An admission that proved too optimistic is to secure more (`scheduler.md` §4).
-        let steps = (crate::plan::rotation::knob("STEPS", SECURED_STEPS_TOKENS) * (1 + if crate::plan::rotation::knob("OWED", 0) == 1 { request.retractions } else { 0 })).min(rest).max(0);
+        let retractions = if cheaply { 0 } else { request.retractions };
+        let secured = if cheaply { CHEAPLY_SECURED_STEPS_TOKENS } else { SECURED_STEPS_TOKENS };
+        let steps = (secured * (1 + retractions)).min(rest).max(0);
         let end = geometry.slots_for(tokens + steps).max(prompt);
-        match if crate::plan::rotation::knob("OWED", 0) == 1 { request.retractions } else { 0 } {
+        match retractions {
             0 => Outlook { owed: (prompt - held) as i64, steps: (end - prompt) as i64 },
             _ => Outlook { owed: (end - held) as i64, steps: 0 },
         }
@@ -242,12 +263,18 @@ pub(super) fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
     declared.min(learned.unwrap_or(i64::MAX))
 }
 
-fn add(outlook: &mut [Outlook], requests: &RequestSet, key: RequestKey, geometries: &[Geometry]) {
+fn add(
+    outlook: &mut [Outlook],
+    requests: &RequestSet,
+    key: RequestKey,
+    geometries: &[Geometry],
+    cheaply: bool,
+) {
     let request = &requests[key];
     let rest = expected_rest(requests, key);
     for ((all, geometry), held) in outlook.iter_mut().zip(geometries).zip(&request.holdings.groups)
     {
-        let own = Outlook::of(request, rest, geometry, held.table.len());
+        let own = Outlook::of(request, rest, geometry, held.table.len(), cheaply);
         all.owed += own.owed;
         all.steps += own.steps;
     }

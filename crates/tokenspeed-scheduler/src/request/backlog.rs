@@ -1,6 +1,6 @@
-//! Whether a backlog is being drained, and when it is worth looking how far it is.
+//! Whether a backlog is whole, and when it is worth a look how much of it is left.
 
-/// Rounds without a submission, and the next round in which the whole backlog is looked at.
+/// Rounds without a submission, and the round of the next look.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Backlog {
     submitted: u64,
@@ -9,18 +9,41 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Notes a round, and how many requests were ever submitted by then. Rounds since the last came; `None`
-    /// where it is too early for another look.
-    pub fn quiet_rounds(&mut self, submitted: u64, round: u64) -> Option<i64> {
+    /// Notes in a round how many requests were ever submitted. Rounds since that last changed.
+    pub fn quiet_rounds(&mut self, submitted: u64, round: u64) -> i64 {
         if submitted != self.submitted {
             self.submitted = submitted;
             self.quiet_since_round = round;
         }
-        (round >= self.next_look_round).then_some((round - self.quiet_since_round) as i64)
+        (round - self.quiet_since_round) as i64
+    }
+
+    /// Whether it is time for a look.
+    pub fn is_due(&self, round: u64) -> bool {
+        round >= self.next_look_round
     }
 
     /// Has the next look so many rounds after this one, and one at least.
-    pub fn look_again_after(&mut self, round: u64, rounds: i64) {
+    pub fn look_after(&mut self, round: u64, rounds: i64) {
         self.next_look_round = round + rounds.max(1) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Backlog;
+
+    #[test]
+    fn a_submission_ends_the_quiet_and_no_look_is_brought_forward() {
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.quiet_rounds(3, 1), 0);
+        assert!(backlog.is_due(1));
+        backlog.look_after(1, 4);
+        assert_eq!(backlog.quiet_rounds(3, 4), 3);
+        assert!(!backlog.is_due(4));
+        assert_eq!(backlog.quiet_rounds(4, 5), 0);
+        assert!(backlog.is_due(5));
+        backlog.look_after(5, -7);
+        assert!(!backlog.is_due(5) && backlog.is_due(6));
     }
 }

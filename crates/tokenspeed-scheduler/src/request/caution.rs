@@ -10,7 +10,7 @@ pub struct Caution {
 const WHOLE: i64 = 1 << 20;
 
 /// The share of an engine that has learned nothing yet: one part in so many.
-const FIRST_PARTS: i64 = 8; //KNOB
+const FIRST_PARTS: i64 = 8;
 
 /// The least share: one part in so many.
 const LEAST_PARTS: i64 = 256;
@@ -24,14 +24,14 @@ const LEARNED_MOST: i64 = WHOLE / FIRST_PARTS - WHOLE / LEAST_PARTS;
 
 impl Default for Caution {
     fn default() -> Caution {
-        Caution { learned: WHOLE / crate::plan::rotation::knob("FP", FIRST_PARTS) - WHOLE / LEAST_PARTS }
+        Caution { learned: LEARNED_MOST }
     }
 }
 
 impl Caution {
     /// Notes a retraction for capacity.
     pub fn note_retraction(&mut self) {
-        self.learned = (self.learned + WHOLE / WEIGHT).min(WHOLE / crate::plan::rotation::knob("FP", FIRST_PARTS) - WHOLE / LEAST_PARTS);
+        self.learned = (self.learned + WHOLE / WEIGHT).min(LEARNED_MOST);
     }
 
     /// Notes that a client has finished a request.
