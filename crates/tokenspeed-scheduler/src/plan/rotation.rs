@@ -19,19 +19,19 @@ use crate::request::{RequestKey, State};
 
 /// Urgent requests that are made room for at a time. This and the next four were found by playing
 /// `benches/goodput.py`.
-const ROTATED_MOST: usize = 8;
+const ROTATED_MOST: usize = 12;
 
 /// Requests that can be brought in within a round: so much earlier those behind the first are urgent.
 const ADMITTED_A_ROUND: i64 = 2;
 
 /// A resident gives way to a request that has more than so many tokens more to generate.
-const LEAST_LEAD_TOKENS: i64 = 24;
+const LEAST_LEAD_TOKENS: i64 = 32;
 
 /// Of its last page a resident that gives way has computed one part in so many at most.
-const LOST_PAGE_PARTS: i64 = 8;
+const LOST_PAGE_PARTS: i64 = 16;
 
 /// Unless the first that is urgent is late by so many rounds.
-const LATE_ROUNDS: i64 = 5;
+const LATE_ROUNDS: i64 = 10;
 
 /// Retractions after which a resident does not give way to an urgent request.
 const ROTATIONS_MOST: i64 = 3;
