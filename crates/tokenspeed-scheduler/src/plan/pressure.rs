@@ -24,8 +24,8 @@ use crate::request::{Request, RequestKey, RequestSet};
 /// soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
-/// The same where an interruption costs little but copies.
-const CHEAPLY_SECURED_STEPS_TOKENS: i64 = 8;
+/// The same at the end of a backlog, where an interruption costs little but copies.
+const LAST_STEPS_TOKENS: i64 = 8;
 
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 512;
@@ -51,15 +51,13 @@ pub struct Urgent {
     pub(super) line: Vec<RequestKey>,
     /// By how many rounds the first of them would outlast all else.
     pub(super) late_rounds: i64,
-    /// Whether one of them is being admitted, to what residents would otherwise be left.
-    pub(super) takes_steps: bool,
 }
 
 /// What requests will need of a group beside the blocks that they hold.
 #[derive(Debug, Default, Clone, Copy)]
 struct Outlook {
-    /// For the rest of their prompts, and for the next steps of those who were retracted before, where that
-    /// costs more than copies: they come back to stay.
+    /// For the rest of their prompts, and for the next steps of those who were retracted before: they come
+    /// back to stay.
     owed: i64,
     /// For the next steps of the others.
     steps: i64,
@@ -145,10 +143,9 @@ impl Round<'_> {
             return None;
         }
         self.look_out();
-        let rest = expected_rest(self.requests, key);
+        let rest = self.foreseen_rest(key);
         let own = |geometry: &Geometry| {
-            let cheaply = self.rules.interrupts_cheaply;
-            Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end), cheaply)
+            Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end))
         };
         Some(self.reserved(own))
     }
@@ -185,13 +182,34 @@ impl Round<'_> {
 
     /// Makes the outlook of this round, once.
     fn look_out(&mut self) {
-        let geometries = self.cache.geometries();
-        let outlook = &mut self.feedback.pressure.outlook;
-        if outlook.is_empty() {
-            outlook.resize(geometries.len(), Outlook::default());
+        if self.feedback.pressure.outlook.is_empty() {
+            let mut outlook = vec![Outlook::default(); self.cache.geometries().len()];
             for resident in self.requests.residents() {
-                add(outlook, self.requests, resident, geometries, self.rules.interrupts_cheaply);
+                self.add_to(&mut outlook, resident);
             }
+            self.feedback.pressure.outlook = outlook;
+        }
+    }
+
+    /// Adds what a resident will need.
+    fn add_to(&self, outlook: &mut [Outlook], key: RequestKey) {
+        let rest = self.foreseen_rest(key);
+        let request = &self.requests[key];
+        let groups = self.cache.geometries().iter().zip(&request.holdings.groups);
+        for (all, (geometry, held)) in outlook.iter_mut().zip(groups) {
+            let own = Outlook::of(request, rest, geometry, held.table.len());
+            all.owed += own.owed;
+            all.steps += own.steps;
+        }
+    }
+
+    /// Tokens that a request may generate yet, as far as an admission is to leave it room for them: few at
+    /// the end of a backlog, where an interruption costs little.
+    fn foreseen_rest(&self, key: RequestKey) -> i64 {
+        let rest = expected_rest(self.requests, key);
+        match self.rules.interrupts_cheaply && self.requests.backlog.is_ending() {
+            true => rest.min(LAST_STEPS_TOKENS),
+            false => rest,
         }
     }
 
@@ -200,10 +218,7 @@ impl Round<'_> {
         let left = |(geometry, all): (&Geometry, &Outlook)| {
             let own = newcomer(geometry);
             let pool = geometry.blocks_in(self.rules.config.usable_device_parents());
-            let most = match self.feedback.pressure.urgent.takes_steps {
-                true => 0,
-                false => self.requests.caution.of(pool),
-            };
+            let most = self.requests.caution.of(pool);
             all.owed + own.owed + (all.steps + own.steps).min(most)
         };
         let outlook = &self.feedback.pressure.outlook;
@@ -216,11 +231,11 @@ impl Round<'_> {
             let queued = (self.requests[key].submission, key);
             self.requests.waiting.note_admission(queued);
         }
-        let outlook = &mut self.feedback.pressure.outlook;
+        let mut outlook = std::mem::take(&mut self.feedback.pressure.outlook);
         if !outlook.is_empty() {
-            let cheaply = self.rules.interrupts_cheaply;
-            add(outlook, self.requests, key, self.cache.geometries(), cheaply);
+            self.add_to(&mut outlook, key);
         }
+        self.feedback.pressure.outlook = outlook;
     }
 }
 
@@ -228,24 +243,16 @@ impl Outlook {
     /// What a request will need beside `held` slots, if it generates `rest` more tokens. Slots that slide
     /// out are used again, and a state takes a block as often as it crosses a boundary: neither is
     /// foreseen.
-    fn of(
-        request: &Request,
-        rest: i64,
-        geometry: &Geometry,
-        held: usize,
-        cheaply: bool,
-    ) -> Outlook {
+    fn of(request: &Request, rest: i64, geometry: &Geometry, held: usize) -> Outlook {
         if geometry.kind != GroupKind::Full {
             return Outlook::default();
         }
         let tokens = request.num_tokens();
         let prompt = geometry.slots_for(tokens).max(held);
         // An admission that proved too optimistic is to secure more (`scheduler.md` §4).
-        let retractions = if cheaply { 0 } else { request.retractions };
-        let secured = if cheaply { CHEAPLY_SECURED_STEPS_TOKENS } else { SECURED_STEPS_TOKENS };
-        let steps = (secured * (1 + retractions)).min(rest).max(0);
+        let steps = (SECURED_STEPS_TOKENS * (1 + request.retractions)).min(rest).max(0);
         let end = geometry.slots_for(tokens + steps).max(prompt);
-        match retractions {
+        match request.retractions {
             0 => Outlook { owed: (prompt - held) as i64, steps: (end - prompt) as i64 },
             _ => Outlook { owed: (end - held) as i64, steps: 0 },
         }
@@ -261,21 +268,4 @@ pub(super) fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
     };
     let learned = requests.outputs.expected_rest(request.generated_tokens());
     declared.min(learned.unwrap_or(i64::MAX))
-}
-
-fn add(
-    outlook: &mut [Outlook],
-    requests: &RequestSet,
-    key: RequestKey,
-    geometries: &[Geometry],
-    cheaply: bool,
-) {
-    let request = &requests[key];
-    let rest = expected_rest(requests, key);
-    for ((all, geometry), held) in outlook.iter_mut().zip(geometries).zip(&request.holdings.groups)
-    {
-        let own = Outlook::of(request, rest, geometry, held.table.len(), cheaply);
-        all.owed += own.owed;
-        all.steps += own.steps;
-    }
 }

@@ -80,10 +80,10 @@ impl Round<'_> {
         }
         let last = line.iter().enumerate().rposition(|entry| late(entry) >= 0);
         line.truncate(last.map_or(0, |last| last + 1));
+        self.requests.backlog.note_end();
         Urgent {
             late_rounds: line.first().map_or(0, |&(rounds, _)| rounds - left),
             line: line.into_iter().map(|(_, key)| key).collect(),
-            takes_steps: false,
         }
     }
 
@@ -195,6 +195,13 @@ impl Round<'_> {
 
     /// Admits urgent requests, those with most to go first. Nobody overtakes one that does not fit.
     pub(super) fn schedule_urgent(&mut self) -> Line {
+        if self.requests.has_incomplete_prefill() {
+            // No new prompt starts behind one under way (`scheduler.md` §1.1).
+            let line = self.schedule_resident_chunks();
+            if line != Line::Free {
+                return line;
+            }
+        }
         for key in std::mem::take(&mut self.feedback.pressure.urgent.line) {
             if self.build.budget_left() <= 0 {
                 return Line::Held;
@@ -203,18 +210,19 @@ impl Round<'_> {
                 self.requests[key].state(),
                 State::Retracted { recovers_in_order: true, .. }
             );
+            if !recovers && self.is_held_for_oldest(key) {
+                return Line::Free;
+            }
             if recovers && self.requests.has_incomplete_recovery() {
                 return Line::SealedToNewcomers;
             }
-            self.feedback.pressure.urgent.takes_steps = self.rules.interrupts_cheaply;
-            let outcome = self.schedule_first_chunk(key);
-            self.feedback.pressure.urgent.takes_steps = false;
-            match outcome {
+            match self.schedule_first_chunk(key) {
                 Outcome::Completed => {}
                 Outcome::Incomplete => return Line::Held,
-                Outcome::NoCapacity | Outcome::NotNow => {
+                Outcome::NotNow => return Line::SealedToNewcomers,
+                Outcome::NoCapacity => {
                     // A readmission is never what a retraction is for (`scheduler.md` §4).
-                    if outcome == Outcome::NoCapacity && !recovers {
+                    if !recovers {
                         self.blocked(key);
                     }
                     return Line::SealedToNewcomers;

@@ -6,6 +6,7 @@ pub struct Backlog {
     submitted: u64,
     quiet_since_round: u64,
     next_look_round: u64,
+    is_ending: bool,
 }
 
 impl Backlog {
@@ -14,8 +15,19 @@ impl Backlog {
         if submitted != self.submitted {
             self.submitted = submitted;
             self.quiet_since_round = round;
+            self.is_ending = false;
         }
         (round - self.quiet_since_round) as i64
+    }
+
+    /// Notes that a request waits that would end last.
+    pub fn note_end(&mut self) {
+        self.is_ending = true;
+    }
+
+    /// Whether one did since the last submission.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending
     }
 
     /// Whether it is time for a look.
