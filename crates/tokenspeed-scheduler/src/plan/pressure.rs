@@ -207,7 +207,7 @@ impl Round<'_> {
     /// the end of a backlog, where an interruption costs little.
     fn foreseen_rest(&self, key: RequestKey) -> i64 {
         let rest = expected_rest(self.requests, key);
-        match self.rules.interrupts_cheaply && self.requests.backlog.is_ending() {
+        match self.rules.interrupts_cheaply && self.requests.backlog.has_been_quiet(self.number) {
             true => rest.min(LAST_STEPS_TOKENS),
             false => rest,
         }

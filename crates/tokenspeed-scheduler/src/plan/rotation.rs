@@ -80,7 +80,6 @@ impl Round<'_> {
         }
         let last = line.iter().enumerate().rposition(|entry| late(entry) >= 0);
         line.truncate(last.map_or(0, |last| last + 1));
-        self.requests.backlog.note_end();
         Urgent {
             late_rounds: line.first().map_or(0, |&(rounds, _)| rounds - left),
             line: line.into_iter().map(|(_, key)| key).collect(),

@@ -6,7 +6,6 @@ pub struct Backlog {
     submitted: u64,
     quiet_since_round: u64,
     next_look_round: u64,
-    is_ending: bool,
 }
 
 impl Backlog {
@@ -15,19 +14,13 @@ impl Backlog {
         if submitted != self.submitted {
             self.submitted = submitted;
             self.quiet_since_round = round;
-            self.is_ending = false;
         }
         (round - self.quiet_since_round) as i64
     }
 
-    /// Notes that a request waits that would end last.
-    pub fn note_end(&mut self) {
-        self.is_ending = true;
-    }
-
-    /// Whether one did since the last submission.
-    pub fn is_ending(&self) -> bool {
-        self.is_ending
+    /// Whether nobody has come for some rounds.
+    pub fn has_been_quiet(&self, round: u64) -> bool {
+        round - self.quiet_since_round >= std::env::var("Q").ok().and_then(|v| v.parse().ok()).unwrap_or(16)
     }
 
     /// Whether it is time for a look.
