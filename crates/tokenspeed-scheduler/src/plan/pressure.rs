@@ -24,8 +24,8 @@ use crate::request::{Request, RequestKey, RequestSet};
 /// soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
-/// The same at the end of a backlog, where an interruption costs little but copies.
-const LAST_STEPS_TOKENS: i64 = 8;
+/// The same while nobody comes, where an interruption costs little but copies.
+const QUIET_STEPS_TOKENS: i64 = 4;
 
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 512;
@@ -203,12 +203,12 @@ impl Round<'_> {
         }
     }
 
-    /// Tokens that a request may generate yet, as far as an admission is to leave it room for them: few at
-    /// the end of a backlog, where an interruption costs little.
+    /// Tokens that a request may generate yet, as far as an admission is to leave it room for them: few
+    /// while nobody comes, where an interruption costs little.
     fn foreseen_rest(&self, key: RequestKey) -> i64 {
         let rest = expected_rest(self.requests, key);
         match self.rules.interrupts_cheaply && self.requests.backlog.has_been_quiet(self.number) {
-            true => rest.min(LAST_STEPS_TOKENS),
+            true => rest.min(QUIET_STEPS_TOKENS),
             false => rest,
         }
     }

@@ -22,13 +22,13 @@ use crate::request::{RequestKey, State};
 const ROTATED_MOST: usize = 12;
 
 /// Requests that can be brought in within a round: so much earlier those behind the first are urgent.
-const ADMITTED_A_ROUND: i64 = 2;
+const ADMITTED_A_ROUND: i64 = 3;
 
 /// A resident gives way to a request that has more than so many tokens more to generate.
-const LEAST_LEAD_TOKENS: i64 = 32;
+const LEAST_LEAD_TOKENS: i64 = 24;
 
 /// Of its last page a resident that gives way has computed one part in so many at most.
-const LOST_PAGE_PARTS: i64 = 16;
+const LOST_PAGE_PARTS: i64 = 8;
 
 /// Unless the first that is urgent is late by so many rounds.
 const LATE_ROUNDS: i64 = 10;

@@ -1,5 +1,8 @@
 //! Whether a backlog is whole, and when it is worth a look how much of it is left.
 
+/// Rounds after which it is taken for quiet.
+const QUIET_ROUNDS: u64 = 32;
+
 /// Rounds without a submission, and the round of the next look.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Backlog {
@@ -20,7 +23,7 @@ impl Backlog {
 
     /// Whether nobody has come for some rounds.
     pub fn has_been_quiet(&self, round: u64) -> bool {
-        round - self.quiet_since_round >= std::env::var("Q").ok().and_then(|v| v.parse().ok()).unwrap_or(16)
+        round - self.quiet_since_round >= QUIET_ROUNDS
     }
 
     /// Whether it is time for a look.
@@ -39,7 +42,7 @@ mod tests {
     use super::Backlog;
 
     #[test]
-    fn a_submission_ends_the_quiet_and_no_look_is_brought_forward() {
+    fn a_submission_ends_the_quiet_and_brings_no_look_forward() {
         let mut backlog = Backlog::default();
         assert_eq!(backlog.quiet_rounds(3, 1), 0);
         assert!(backlog.is_due(1));
@@ -50,5 +53,6 @@ mod tests {
         assert!(backlog.is_due(5));
         backlog.look_after(5, -7);
         assert!(!backlog.is_due(5) && backlog.is_due(6));
+        assert!(!backlog.has_been_quiet(36) && backlog.has_been_quiet(37));
     }
 }
