@@ -24,7 +24,8 @@ const ROTATED_MOST: usize = 12;
 /// Requests that can be brought in within a round: so much earlier those behind the first are urgent.
 const ADMITTED_A_ROUND: i64 = 3;
 
-/// A resident gives way to a request that has more than so many tokens more to generate.
+/// A resident gives way to a request that has more than so many tokens more to generate, and more than
+/// outputs differ from what is expected.
 const LEAST_LEAD_TOKENS: i64 = 24;
 
 /// Of its last page a resident that gives way has computed one part in so many at most.
@@ -125,6 +126,7 @@ impl Round<'_> {
         let Some(&first) = line.first() else {
             return;
         };
+        let lead = LEAST_LEAD_TOKENS + self.requests.outputs.spread();
         let most = expected_rest(self.requests, first);
         let lost_most = match *late_rounds >= LATE_ROUNDS {
             true => self.rules.granularity,
@@ -135,10 +137,7 @@ impl Round<'_> {
             let request = &self.requests[key];
             let rest = expected_rest(self.requests, key);
             let lost = self.lost_tokens(key);
-            if request.retractions < ROTATIONS_MOST
-                && rest + LEAST_LEAD_TOKENS < most
-                && lost <= lost_most
-            {
+            if request.retractions < ROTATIONS_MOST && rest + lead < most && lost <= lost_most {
                 // One that stood still to give way comes first.
                 victims.push((request.forwards_out > 0, lost, rest, key));
             }
