@@ -105,8 +105,8 @@ impl Round<'_> {
     }
 
     /// Takes a resident's blocks for one that lacks some: a younger one's, of those that gave way least often
-    /// the youngest's. Where an interruption costs little but copies, whoever loses least by it gives way,
-    /// itself among them, unless it is the oldest. Who did; a prompt that progressed, copies in flight and a
+    /// the youngest's. Where an interruption costs little but copies, of those whoever loses least by it, itself
+    /// among them, unless it is the oldest. Who did; a prompt that progressed, copies in flight and a
     /// result that is out defer it (`scheduler.md` §2).
     fn someone_gives_way(&mut self, key: RequestKey) -> Option<RequestKey> {
         if !self.keeps_batch()
@@ -125,7 +125,7 @@ impl Round<'_> {
         };
         let rank = |&other: &RequestKey| {
             let lost = if cheaply { self.lost_tokens(other) } else { 0 };
-            (Reverse(lost), Reverse(self.requests[other].retractions), age(other))
+            (Reverse(self.requests[other].retractions), Reverse(lost), age(other))
         };
         let victim = self.requests.local_residents().filter(gives_way).max_by_key(rank)?;
         if self.requests[victim].forwards_out > 0 {

@@ -35,7 +35,7 @@ const LOST_PAGE_PARTS: i64 = 8;
 const LATE_ROUNDS: i64 = 10;
 
 /// Retractions after which a resident does not give way to an urgent request.
-const ROTATIONS_MOST: i64 = 3;
+const ROTATIONS_MOST: i64 = 1;
 
 /// The backlog is looked at every round while it is no longer than this, and more seldom when it is.
 const LOOKED_AT_A_ROUND: i64 = 1024;
