@@ -20,9 +20,12 @@ __version__: str
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("tokenspeed-core")
+        try:
+            return version("tokenspeed-core")
+        except PackageNotFoundError as error:
+            raise AttributeError(f"{__name__} is not installed: {error}") from None
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tokenspeed import engine

@@ -13,14 +13,16 @@ impl Round<'_> {
         let cost = self.rules.decode_cost;
         let mut at = 0;
         while let Some(key) = self.requests.decoding_at(at) {
-            at += 1;
             if self.build.budget_left() - reserved_tokens < cost {
                 return;
             }
             if self.yields(key) || self.step_in_place(key) {
+                at += 1;
                 continue;
             }
             let outcome = self.grant_over_younger(key, Self::schedule_decode);
+            // Whoever gave way itself stands here no more.
+            at += usize::from(self.requests.decoding_at(at) == Some(key));
             if outcome == Outcome::NoCapacity {
                 self.blocked(key);
             }

@@ -8,6 +8,7 @@ impl Round<'_> {
     /// come to nothing, decodes go first in either mode, and leave nothing aside.
     pub fn plan_fused(&mut self) {
         self.end_spent_budgets();
+        self.rotate();
         let mixed = self.rules.config.enable_mixed_prefill_decode;
         if mixed || self.is_fruitless() {
             self.schedule_decode_batch(self.prefill_reserve());

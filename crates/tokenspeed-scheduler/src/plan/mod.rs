@@ -18,6 +18,7 @@ pub mod pressure;
 pub mod refusal;
 pub mod remote;
 pub mod retraction;
+pub mod rotation;
 pub mod round;
 pub mod rules;
 pub mod tables;

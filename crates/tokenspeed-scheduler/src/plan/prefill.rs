@@ -12,7 +12,11 @@ impl Round<'_> {
     pub(super) fn schedule_local_prefill_work(&mut self) {
         let readmission = match self.is_sealed_by_stalled() {
             true => Line::SealedToNewcomers,
-            false => self.schedule_readmissions(),
+            false if self.feedback.pressure.urgent.line.is_empty() => self.schedule_readmissions(),
+            false => match self.schedule_urgent() {
+                Line::Free => self.schedule_readmissions(),
+                line => line,
+            },
         };
         if readmission == Line::Held {
             return;
@@ -65,7 +69,7 @@ impl Round<'_> {
     }
 
     /// Prompts under way, oldest first; none is overtaken by a new one (`scheduler.md` §5).
-    fn schedule_resident_chunks(&mut self) -> Line {
+    pub(super) fn schedule_resident_chunks(&mut self) -> Line {
         let mut line = Line::Free;
         let mut from = 0;
         while let Some(key) = self.requests.prefilling_from(from) {

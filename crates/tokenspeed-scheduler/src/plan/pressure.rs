@@ -4,6 +4,7 @@
 //!
 //! - Who lacks a block takes it from a younger resident at once, and not only where nobody else can run.
 //!   The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
+//!   Where an interruption costs little but copies, whoever stands at a page's end gives way, be it itself.
 //! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
 //!   resident lacks a block nobody is admitted at all.
 //! - Budgets are not prepaid: they say no more than how far a request may grow at most.
@@ -23,6 +24,9 @@ use crate::request::{Request, RequestKey, RequestSet};
 /// soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
+/// The same while nobody comes, where an interruption costs little but copies.
+const QUIET_STEPS_TOKENS: i64 = 4;
+
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 512;
 
@@ -34,8 +38,19 @@ const RETRACTIONS_MOST: i64 = 3;
 pub struct Pressure {
     /// What residents will need of each group; empty until an admission asks.
     outlook: Vec<Outlook>,
-    /// A victim whose result is out: it stands still, so that it can give way in the next round.
-    yielding: Option<RequestKey>,
+    /// Victims whose results are out: they stand still, so that they can give way in the next round.
+    pub(super) yielding: Vec<RequestKey>,
+    /// Who waits and would end last.
+    pub(super) urgent: Urgent,
+}
+
+/// Requests that wait, and that are admitted first so that they do not end last.
+#[derive(Debug, Default)]
+pub struct Urgent {
+    /// Those with most to go first.
+    pub(super) line: Vec<RequestKey>,
+    /// By how many rounds the first of them would outlast all else.
+    pub(super) late_rounds: i64,
 }
 
 /// What requests will need of a group beside the blocks that they hold.
@@ -54,7 +69,7 @@ impl Round<'_> {
         self.rules.keeps_batch
     }
 
-    /// Grants to a resident, and takes the blocks that it lacks from younger ones.
+    /// Grants to a resident, and takes the blocks that it lacks from younger ones, or has it give way.
     pub(super) fn grant_over_younger(
         &mut self,
         key: RequestKey,
@@ -62,8 +77,13 @@ impl Round<'_> {
     ) -> Outcome {
         loop {
             let outcome = grant(self, key);
-            if outcome != Outcome::NoCapacity || !self.younger_gives_way(key) {
+            if outcome != Outcome::NoCapacity {
                 return outcome;
+            }
+            match self.someone_gives_way(key) {
+                None => return outcome,
+                Some(victim) if victim == key => return Outcome::NotNow,
+                Some(_) => {}
             }
         }
     }
@@ -75,7 +95,7 @@ impl Round<'_> {
 
     /// Whether a request stands still in this round, to give way in the next.
     pub(super) fn yields(&self, key: RequestKey) -> bool {
-        self.feedback.pressure.yielding == Some(key)
+        self.feedback.pressure.yielding.contains(&key)
     }
 
     /// Whether a waiting prompt may not be admitted because the oldest one is the next.
@@ -84,31 +104,36 @@ impl Round<'_> {
         self.keeps_batch() && waiting.overtaken() >= OVERTAKEN_MOST && waiting.first() != Some(key)
     }
 
-    /// Takes a younger resident's blocks for an older one that lacks some: of those that gave way least
-    /// often, the youngest's. Whether it did: a prompt that progressed, copies in flight and a result that
-    /// is out defer it (`scheduler.md` §2).
-    fn younger_gives_way(&mut self, key: RequestKey) -> bool {
+    /// Takes a resident's blocks for one that lacks some: a younger one's, of those that gave way least often
+    /// the youngest's. Where an interruption costs little but copies, of those whoever loses least by it, itself
+    /// among them, unless it is the oldest. Who did; a prompt that progressed, copies in flight and a
+    /// result that is out defer it (`scheduler.md` §2).
+    fn someone_gives_way(&mut self, key: RequestKey) -> Option<RequestKey> {
         if !self.keeps_batch()
             || self.build.prefill_progressed()
             || !self.cache.transfers().owe_nothing()
         {
-            return false;
+            return None;
         }
+        let cheaply = self.rules.interrupts_cheaply;
         let age = |key: RequestKey| self.requests[key].submission;
+        let is_older = |other: RequestKey| age(other) < age(key);
+        let itself = cheaply && self.requests.local_residents().any(is_older);
         let gives_way = |&other: &RequestKey| {
-            age(other) > age(key) && self.requests[other].retractions < RETRACTIONS_MOST
+            (age(other) > age(key) || itself && other == key)
+                && self.requests[other].retractions < RETRACTIONS_MOST
         };
-        let younger = self.requests.local_residents().filter(gives_way);
-        let rank = |key: RequestKey| (Reverse(self.requests[key].retractions), age(key));
-        let Some(victim) = younger.max_by_key(|&other| rank(other)) else {
-            return false;
+        let rank = |&other: &RequestKey| {
+            let lost = if cheaply { self.lost_tokens(other) } else { 0 };
+            (Reverse(self.requests[other].retractions), Reverse(lost), age(other))
         };
+        let victim = self.requests.local_residents().filter(gives_way).max_by_key(rank)?;
         if self.requests[victim].forwards_out > 0 {
-            self.feedback.pressure.yielding = Some(victim);
-            return false;
+            self.feedback.pressure.yielding.push(victim);
+            return (victim == key).then_some(key);
         }
         self.retract_or_end(victim);
-        true
+        Some(victim)
     }
 
     /// Blocks a group that a first admission has to leave to the residents, itself among them; `None`
@@ -118,7 +143,7 @@ impl Round<'_> {
             return None;
         }
         self.look_out();
-        let rest = expected_rest(self.requests, key);
+        let rest = self.foreseen_rest(key);
         let own = |geometry: &Geometry| {
             Outlook::of(&self.requests[key], rest, geometry, geometry.slots_for(end))
         };
@@ -157,13 +182,34 @@ impl Round<'_> {
 
     /// Makes the outlook of this round, once.
     fn look_out(&mut self) {
-        let geometries = self.cache.geometries();
-        let outlook = &mut self.feedback.pressure.outlook;
-        if outlook.is_empty() {
-            outlook.resize(geometries.len(), Outlook::default());
+        if self.feedback.pressure.outlook.is_empty() {
+            let mut outlook = vec![Outlook::default(); self.cache.geometries().len()];
             for resident in self.requests.residents() {
-                add(outlook, self.requests, resident, geometries);
+                self.add_to(&mut outlook, resident);
             }
+            self.feedback.pressure.outlook = outlook;
+        }
+    }
+
+    /// Adds what a resident will need.
+    fn add_to(&self, outlook: &mut [Outlook], key: RequestKey) {
+        let rest = self.foreseen_rest(key);
+        let request = &self.requests[key];
+        let groups = self.cache.geometries().iter().zip(&request.holdings.groups);
+        for (all, (geometry, held)) in outlook.iter_mut().zip(groups) {
+            let own = Outlook::of(request, rest, geometry, held.table.len());
+            all.owed += own.owed;
+            all.steps += own.steps;
+        }
+    }
+
+    /// Tokens that a request may generate yet, as far as an admission is to leave it room for them: few
+    /// while nobody comes, where an interruption costs little.
+    fn foreseen_rest(&self, key: RequestKey) -> i64 {
+        let rest = expected_rest(self.requests, key).unwrap_or(i64::MAX);
+        match self.rules.interrupts_cheaply && self.requests.backlog.has_been_quiet(self.number) {
+            true => rest.min(QUIET_STEPS_TOKENS),
+            false => rest,
         }
     }
 
@@ -185,10 +231,11 @@ impl Round<'_> {
             let queued = (self.requests[key].submission, key);
             self.requests.waiting.note_admission(queued);
         }
-        let outlook = &mut self.feedback.pressure.outlook;
+        let mut outlook = std::mem::take(&mut self.feedback.pressure.outlook);
         if !outlook.is_empty() {
-            add(outlook, self.requests, key, self.cache.geometries());
+            self.add_to(&mut outlook, key);
         }
+        self.feedback.pressure.outlook = outlook;
     }
 }
 
@@ -212,21 +259,14 @@ impl Outlook {
     }
 }
 
-/// Tokens that a request is expected to generate yet: by its budget, and by what others generated.
-fn expected_rest(requests: &RequestSet, key: RequestKey) -> i64 {
+/// Tokens that a request is expected to generate yet: by its budget, and by what others generated; `None`
+/// where neither tells.
+pub(super) fn expected_rest(requests: &RequestSet, key: RequestKey) -> Option<i64> {
     let request = &requests[key];
-    let declared = request.budget_end_tokens.saturating_sub(request.num_tokens());
+    let declared = match request.budget_end_tokens {
+        i64::MAX => None,
+        end => Some(end - request.num_tokens()),
+    };
     let learned = requests.outputs.expected_rest(request.generated_tokens());
-    declared.min(learned.unwrap_or(i64::MAX))
-}
-
-fn add(outlook: &mut [Outlook], requests: &RequestSet, key: RequestKey, geometries: &[Geometry]) {
-    let request = &requests[key];
-    let rest = expected_rest(requests, key);
-    for ((all, geometry), held) in outlook.iter_mut().zip(geometries).zip(&request.holdings.groups)
-    {
-        let own = Outlook::of(request, rest, geometry, held.table.len());
-        all.owed += own.owed;
-        all.steps += own.steps;
-    }
+    declared.into_iter().chain(learned).min()
 }

@@ -29,6 +29,8 @@ pub struct Rules {
     /// Whether the engine keeps its batch under pressure ([`PressurePolicy::Goodput`]). A prefill worker
     /// has none.
     pub keeps_batch: bool,
+    /// Whether an interruption costs little but copies: beside a Host tier that takes what the Device holds.
+    pub interrupts_cheaply: bool,
     /// The most that one request may ever need (`scheduler.md` §1.4).
     pub token_limit: i64,
 }
@@ -51,6 +53,8 @@ impl Rules {
             replay_window: config.replay_window_tokens(),
             least_prefill_budget: least_prefill_budget(config),
             keeps_batch: config.role.decodes() && config.pressure_policy == PressurePolicy::Goodput,
+            interrupts_cheaply: config.role == Role::Fused
+                && config.usable_host_parents() >= config.usable_device_parents(),
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
         })

@@ -1,5 +1,6 @@
 //! A request: its tokens, where it stands, and what it holds.
 
+pub mod backlog;
 pub mod caution;
 pub mod handle;
 pub mod lifecycle;

@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Request;
+use super::backlog::Backlog;
 use super::caution::Caution;
 use super::handle::Handle;
 use super::lifecycle::State;
@@ -59,6 +60,8 @@ pub struct RequestSet {
     pub outputs: OutputLengths,
     /// What retractions have taught.
     pub caution: Caution,
+    /// Whether what waits is all there will be.
+    pub backlog: Backlog,
 }
 
 impl RequestSet {
@@ -149,6 +152,11 @@ impl RequestSet {
             "a spent budget went unnoticed"
         );
         spent
+    }
+
+    /// How many requests were ever submitted.
+    pub fn submitted(&self) -> u64 {
+        self.submitted
     }
 
     /// The live request of that id.
@@ -254,6 +262,11 @@ impl RequestSet {
     /// Requests that prefill, or have and did not yet decode.
     pub fn num_prefilling(&self) -> usize {
         self.prefilling.len() + self.prefill_done
+    }
+
+    /// Whether a request waits for an admission.
+    pub fn waits(&self, key: RequestKey) -> bool {
+        matches!(self[key].state, State::Submitted | State::Retracted { .. })
     }
 
     /// Whether a prompt is under way in part.

@@ -31,6 +31,7 @@ mod liveness;
 mod prefix_cache;
 mod pressure;
 mod refusals;
+mod rotation;
 mod rules_admission;
 mod rules_recovery;
 mod rules_retraction;

@@ -246,13 +246,15 @@ fn passed_over(hosts: i64, mixed: bool, declared: bool) -> usize {
     panic!("passed over by {} and more", admitted_at.len());
 }
 
-/// Nobody is passed over for ever (`docs/goodput.md`): by 512 others, and then it is the next.
+/// Nobody is passed over for ever (`docs/goodput.md`): by 512 others, and then it is the next. Beside a Host
+/// tier room is made for it sooner, if it would end last.
 #[test]
 fn a_prompt_that_does_not_fit_is_passed_over_so_often_and_no_more() {
     for (hosts, mixed) in VARIANTS {
         for declared in [false, true] {
             let count = passed_over(hosts, mixed, declared);
-            assert!((400..=512).contains(&count), "{hosts}, {mixed}, {declared}: {count}");
+            let least = if hosts == 0 { 400 } else { 1 };
+            assert!((least..=512).contains(&count), "{hosts}, {mixed}, {declared}: {count}");
         }
     }
 }

@@ -1,0 +1,92 @@
+//! The end of a backlog, and who gives way beside a Host tier, where an engine keeps its batch
+//! (`docs/goodput.md`).
+
+use tokenspeed_scheduler::PressurePolicy;
+
+use crate::engine::Engine;
+use crate::world::{R, World};
+
+fn engine(hosts: i64) -> Engine {
+    let policy = PressurePolicy::Goodput;
+    Engine::new(&World { P: 200, H: hosts, rows: 2, mixed: true, policy, ..World::default() })
+}
+
+/// Rounds until all are done, and how often each was retracted.
+fn played(engine: &mut Engine) -> (u64, Vec<usize>) {
+    engine.play();
+    assert!(engine.all_finished());
+    (engine.round, engine.lives.values().map(|life| life.retracted_at.len()).collect())
+}
+
+/// Three requests of a hundred rounds, two rows: 150 rounds, if nobody ends alone. One by one it takes 200.
+#[test]
+fn who_would_end_last_takes_a_place_where_an_interruption_costs_copies() {
+    let mut with_host = engine(200);
+    with_host.submit_all(vec![R(4, 100); 3]);
+    let (rounds, retractions) = played(&mut with_host);
+    assert!((150..180).contains(&rounds), "{rounds}");
+    assert_eq!(retractions.iter().sum::<usize>(), 1, "{retractions:?}");
+
+    // The Host cannot take what the Device holds, or there is none: nobody is interrupted.
+    for hosts in [0, 199] {
+        let mut without = engine(hosts);
+        without.submit_all(vec![R(4, 100); 3]);
+        let (rounds, retractions) = played(&mut without);
+        assert!((200..205).contains(&rounds) && retractions == [0; 3], "{rounds}, {retractions:?}");
+    }
+}
+
+/// How much is to come is not known then, nor who will be last.
+#[test]
+fn nobody_is_interrupted_while_requests_come() {
+    let mut engine = engine(200);
+    engine.submit_all(vec![R(4, 100); 3]);
+    for at in 0..20 {
+        engine.rounds(10);
+        engine.submit(&[(&format!("z{at}"), R(4, 1))]);
+    }
+    let (_, retractions) = played(&mut engine);
+    assert!(retractions.iter().all(|&count| count == 0), "{retractions:?}");
+}
+
+/// A row is free long before the other: of a short and a long request that wait, the long one takes it,
+/// though it is the younger.
+#[test]
+fn who_would_end_last_is_admitted_first() {
+    let mut engine = engine(0);
+    let asked = [("a", R(4, 60)), ("b", R(4, 80)), ("c", R(4, 2)), ("d", R(4, 50))];
+    engine.submit(&asked);
+    let rounds = engine.rounds(61);
+    assert_eq!(rounds[59], "D a b");
+    assert_eq!(rounds[60], "P d[0+4/4]; D b");
+    let (_, retractions) = played(&mut engine);
+    assert_eq!(retractions, [0; 4]);
+}
+
+/// Of two younger residents one stands at a page's end, and the other two tokens behind one. Where pages
+/// come back from the Host the first gives way, since it loses nothing; elsewhere the youngest.
+#[test]
+fn who_loses_least_gives_way() {
+    for (hosts, victim) in [(0, "c"), (32, "b")] {
+        let policy = PressurePolicy::Goodput;
+        let mut engine =
+            Engine::new(&World { P: 12, H: hosts, mixed: true, policy, ..World::default() });
+        engine.submit(&[
+            ("a", R(12, 30).undeclared()),
+            ("b", R(5, 20).undeclared()),
+            ("c", R(7, 20).undeclared()),
+        ]);
+        while engine.plan.retracted.is_empty() {
+            engine.round();
+        }
+        let retracted: Vec<&String> = engine
+            .lives
+            .iter()
+            .filter(|(_, life)| !life.retracted_at.is_empty())
+            .map(|(id, _)| id)
+            .collect();
+        assert_eq!(retracted, [victim]);
+        engine.play();
+        assert!(engine.all_finished());
+    }
+}
