@@ -4,8 +4,8 @@
 //! A request takes as many rounds as it has tokens to generate, however much room there is. Served first
 //! in, first out, a backlog ends with few requests in a pool that is mostly empty. So a request that waits
 //! is *urgent* when it will take as long by itself as all that is left to do would take a full pool (zero
-//! laxity). It is admitted before all others. Where an interruption costs little but copies it also takes
-//! the place of a resident that has less to go, of the one that stands nearest behind a page's end.
+//! laxity). It is admitted before all others, and takes the place of a resident that has less to go, of the
+//! one that stands nearest behind a page's end. All this only where an interruption costs little but copies.
 
 use std::cmp::Reverse;
 
@@ -41,14 +41,15 @@ const ROTATIONS_MOST: i64 = 1;
 const LOOKED_AT_A_ROUND: i64 = 1024;
 
 impl Round<'_> {
-    /// Finds who is urgent, and makes room for the first of them where an interruption costs little.
+    /// Finds who is urgent, and makes room for the first of them. Only where an interruption costs little
+    /// but copies: elsewhere there is nothing to be won by another order.
     pub(super) fn rotate(&mut self) {
-        if !self.keeps_batch() {
+        if !self.rules.interrupts_cheaply {
             return;
         }
         self.feedback.pressure.urgent = self.find_urgent();
         // What defers a retraction defers these (`scheduler.md` §2).
-        if self.rules.interrupts_cheaply && self.cache.transfers().owe_nothing() {
+        if self.cache.transfers().owe_nothing() {
             self.make_room_for_urgent();
         }
     }

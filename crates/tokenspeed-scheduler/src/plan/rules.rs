@@ -29,7 +29,8 @@ pub struct Rules {
     /// Whether the engine keeps its batch under pressure ([`PressurePolicy::Goodput`]). A prefill worker
     /// has none.
     pub keeps_batch: bool,
-    /// Whether an interruption costs little but copies: beside a Host tier that takes what the Device holds.
+    /// Whether an engine that keeps its batch may interrupt requests for little but copies: beside a Host
+    /// tier that takes what the Device holds.
     pub interrupts_cheaply: bool,
     /// The most that one request may ever need (`scheduler.md` §1.4).
     pub token_limit: i64,
@@ -39,6 +40,8 @@ impl Rules {
     /// The rules of a validated configuration.
     pub fn new(config: &SchedulerConfig) -> Result<Rules> {
         let model = CapacityModel::new(config)?;
+        let keeps_batch =
+            config.role.decodes() && config.pressure_policy == PressurePolicy::Goodput;
         Ok(Rules {
             granularity: config.prefix_granularity,
             decode_width: config.decode_input_tokens,
@@ -52,8 +55,9 @@ impl Rules {
             has_state_group: config.has_state_group(),
             replay_window: config.replay_window_tokens(),
             least_prefill_budget: least_prefill_budget(config),
-            keeps_batch: config.role.decodes() && config.pressure_policy == PressurePolicy::Goodput,
-            interrupts_cheaply: config.role == Role::Fused
+            keeps_batch,
+            interrupts_cheaply: keeps_batch
+                && config.role == Role::Fused
                 && config.usable_host_parents() >= config.usable_device_parents(),
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),

@@ -53,8 +53,8 @@ fn nobody_is_interrupted_while_requests_come() {
 /// though it is the younger.
 #[test]
 fn who_would_end_last_is_admitted_first() {
-    let mut engine = engine(0);
-    let asked = [("a", R(4, 60)), ("b", R(4, 80)), ("c", R(4, 2)), ("d", R(4, 50))];
+    let mut engine = engine(200);
+    let asked = [("a", R(4, 60)), ("b", R(4, 80)), ("c", R(4, 2)), ("d", R(4, 24))];
     engine.submit(&asked);
     let rounds = engine.rounds(61);
     assert_eq!(rounds[59], "D a b");
