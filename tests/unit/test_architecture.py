@@ -256,3 +256,13 @@ def test_the_control_side_reaches_a_device_by_its_handle_alone() -> None:
                 module = node.module.removeprefix("tokenspeed.runtime.")
                 seen |= {(name, alias.name) for alias in node.names if module in DEVICE_SIDE}
     assert seen == {("loop", "RoundExecutor")}
+
+
+def test_no_class_of_the_bindings_is_ever_borrowed() -> None:
+    classes = [
+        (path.name, attributes)
+        for path in sorted(BINDINGS.rglob("*.rs"))
+        for attributes in re.findall(r"#\[pyclass([^\]]*)\]", path.read_text())
+    ]
+    assert len(classes) > 10
+    assert [name for name, attributes in classes if "frozen" not in attributes] == []

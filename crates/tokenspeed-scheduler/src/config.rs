@@ -45,7 +45,7 @@ pub enum PressurePolicy {
     #[default]
     Document,
     /// The engine keeps its batch: what residents need next comes before any admission, and who came
-    /// last gives way (`docs/goodput.md`).
+    /// last, or loses least by it, gives way (`docs/goodput.md`).
     Goodput,
 }
 

@@ -41,7 +41,7 @@ class PressurePolicy(Enum):
     """`scheduler.md` §2 and §4 to the letter."""
     Goodput = 1
     """The engine keeps its batch: what residents need next comes before any admission, and who came
-    last gives way."""
+    last, or loses least by it, gives way."""
 
 
 class Role(Enum):

@@ -35,8 +35,7 @@ pub struct PersistentTables {
 pub struct PersistentTable {
     /// Row-major cells, `rows * columns`.
     pub cells: Arc<Vec<AtomicI32>>,
-    /// Slots a row has room for: a multiple of 16, half as many more when a request
-    /// outgrows it.
+    /// Slots a row has room for: a multiple of 16, half as many more when a request outgrows it.
     pub columns: usize,
 }
 
@@ -117,8 +116,8 @@ impl RowCells<'_> {
     /// Sets a cell and notes it as changed.
     pub fn set(&mut self, slot: usize, block: BlockId) {
         if slot >= self.table.columns {
-            let columns = (self.table.columns * 3 / 2).max(slot + 1);
-            let columns = columns.next_multiple_of(COLUMNS_STEP);
+            let wider = (self.table.columns * 3 / 2).max(slot + 1);
+            let columns = wider.next_multiple_of(COLUMNS_STEP);
             *self.table = self.table.with_columns(self.rows, columns);
         }
         let at = self.row as usize * self.table.columns + slot;

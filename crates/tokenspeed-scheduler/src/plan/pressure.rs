@@ -3,13 +3,14 @@
 //! (`docs/goodput.md`: what the document's rules cost, and what is measured).
 //!
 //! - Who lacks a block takes it from a younger resident at once, and not only where nobody else can run.
-//!   The youngest waits; the oldest is never a victim, so somebody always gets on (`liveness.md` 1).
-//!   Where an interruption costs little but copies, whoever stands at a page's end gives way, be it itself.
+//!   The youngest waits; the oldest is no victim for lack of a block, so somebody always gets on
+//!   (`liveness.md` 1). Where an interruption costs little but copies, whoever stands at a page's end gives way,
+//!   be it itself; and at the end of a backlog anyone may, once, to one who would end last (`rotation.rs`).
 //! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
 //!   resident lacks a block nobody is admitted at all.
 //! - Budgets are not prepaid: they say no more than how far a request may grow at most.
-//! - A prompt that does not fit is passed over by so many others and no more. Nobody is retracted for a
-//!   newcomer. Readmissions, oldest first, share their round.
+//! - A prompt that does not fit is passed over by so many others and no more. Nobody else is retracted
+//!   for a newcomer. Readmissions, oldest first, share their round.
 
 use std::cmp::Reverse;
 
@@ -104,10 +105,10 @@ impl Round<'_> {
         self.keeps_batch() && waiting.overtaken() >= OVERTAKEN_MOST && waiting.first() != Some(key)
     }
 
-    /// Takes a resident's blocks for one that lacks some: a younger one's, of those that gave way least often
-    /// the youngest's. Where an interruption costs little but copies, of those whoever loses least by it, itself
-    /// among them, unless it is the oldest. Who did; a prompt that progressed, copies in flight and a
-    /// result that is out defer it (`scheduler.md` §2).
+    /// Takes a resident's blocks for one that lacks some: of the younger ones that gave way least often, the
+    /// youngest's. Where an interruption costs little but copies, it is of those the one that loses least
+    /// by it, and who lacks the blocks is a candidate itself, unless it is the oldest. Returns who gave way. A
+    /// prompt that progressed, copies in flight and a result that is out defer it (`scheduler.md` §2).
     fn someone_gives_way(&mut self, key: RequestKey) -> Option<RequestKey> {
         if !self.keeps_batch()
             || self.build.prefill_progressed()

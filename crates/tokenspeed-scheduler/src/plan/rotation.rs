@@ -34,9 +34,6 @@ const LOST_PAGE_PARTS: i64 = 8;
 /// Unless the first that is urgent is late by so many rounds.
 const LATE_ROUNDS: i64 = 10;
 
-/// Retractions after which a resident does not give way to an urgent request.
-const ROTATIONS_MOST: i64 = 1;
-
 /// The backlog is looked at every round while it is no longer than this, and more seldom when it is.
 const LOOKED_AT_A_ROUND: i64 = 1024;
 
@@ -94,32 +91,35 @@ impl Round<'_> {
         let geometries = self.cache.geometries();
         let config = &self.rules.config;
         let mut waiting = Vec::with_capacity(self.requests.num_waiting());
-        let mut block_rounds = vec![0; geometries.len()];
-        let (mut steps, mut inputs) = (0, 0);
+        let mut block_rounds = vec![0_i128; geometries.len()];
+        let (mut steps, mut inputs) = (0_i128, 0_i128);
         for (key, request) in self.requests.iter() {
             let rest = expected_rest(self.requests, key)?;
             let tokens = request.num_tokens();
             for (sum, geometry) in block_rounds.iter_mut().zip(geometries) {
-                *sum = block_rounds_of(tokens, rest, geometry).saturating_add(*sum);
+                *sum += block_rounds_of(tokens, rest, geometry);
             }
-            steps = rest.saturating_add(steps);
+            steps += i128::from(rest);
             if self.requests.waits(key) {
                 let returns =
                     matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
                 let prompt = if returns { 0 } else { tokens };
-                inputs = prompt.saturating_add(inputs);
+                inputs += i128::from(prompt);
                 waiting.push((rest + prompt / config.max_scheduled_tokens, key));
             }
         }
-        let blocks_in = |geometry: &Geometry| geometry.blocks_in(config.usable_device_parents());
+        let blocks_in =
+            |geometry: &Geometry| i128::from(geometry.blocks_in(config.usable_device_parents()));
         let by_blocks = block_rounds.iter().zip(geometries).map(|(sum, g)| sum / blocks_in(g));
-        let by_rows = steps / config.max_batch_size;
-        let decodes = steps.saturating_mul(self.rules.decode_cost);
-        let by_budget = decodes.saturating_add(inputs) / config.max_scheduled_tokens;
-        Some((by_blocks.max().unwrap_or(0).max(by_rows).max(by_budget), waiting))
+        let by_rows = steps / i128::from(config.max_batch_size);
+        let by_budget = (inputs + steps * i128::from(self.rules.decode_cost))
+            / i128::from(config.max_scheduled_tokens);
+        let rounds = by_blocks.max().unwrap_or(0).max(by_rows).max(by_budget);
+        Some((i64::try_from(rounds).unwrap_or(i64::MAX), waiting))
     }
 
-    /// Retracts residents, at most for the first urgent requests to fit beside the others' next steps.
+    /// Retracts residents, at most for the first urgent requests to fit beside the others' next steps. Who gave
+    /// way before stays, so that the exchange ends.
     fn make_room_for_urgent(&mut self) {
         let Urgent { line, late_rounds, .. } = &self.feedback.pressure.urgent;
         let Some(most) = line.first().and_then(|&key| expected_rest(self.requests, key)) else {
@@ -135,7 +135,7 @@ impl Round<'_> {
             let request = &self.requests[key];
             let rest = expected_rest(self.requests, key).filter(|&rest| rest < rest_most);
             let lost = self.lost_tokens(key);
-            if request.retractions < ROTATIONS_MOST
+            if request.retractions == 0
                 && lost <= lost_most
                 && let Some(rest) = rest
             {
@@ -234,13 +234,10 @@ impl Round<'_> {
 
 /// Blocks of a group that a request of so many tokens holds, summed over the rounds in which it generates
 /// `rest` more, half a block more than its tokens fill.
-fn block_rounds_of(tokens: i64, rest: i64, geometry: &Geometry) -> i64 {
-    let block = geometry.block_granularity;
+fn block_rounds_of(tokens: i64, rest: i64, geometry: &Geometry) -> i128 {
+    let [tokens, rest, block] = [tokens, rest, geometry.block_granularity].map(i128::from);
     match geometry.kind {
-        GroupKind::Full => {
-            let ends = tokens.saturating_mul(2).saturating_add(rest).saturating_add(block);
-            rest.saturating_mul(ends) / block.saturating_mul(2)
-        }
+        GroupKind::Full => rest * (2 * tokens + rest + block) / (2 * block),
         _ => 0,
     }
 }

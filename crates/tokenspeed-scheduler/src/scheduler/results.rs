@@ -30,8 +30,7 @@ impl Owed {
     }
 
     /// Checks a result of `tokens` tokens and counts it as landed; `false` for one that comes late and
-    /// counts for nothing. `id` comes unread, since it lies
-    /// elsewhere: only a refusal needs it.
+    /// counts for nothing. `id` comes unread, since it lies elsewhere: only a refusal needs it.
     pub(super) fn land(
         &mut self,
         id: &Arc<str>,
