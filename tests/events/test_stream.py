@@ -358,3 +358,8 @@ def test_a_publisher_that_broke_off_says_so(monkeypatch: pytest.MonkeyPatch) -> 
                 play(scheduler, 0)
                 publisher.publish(scheduler)
         assert isinstance(error.value.__cause__, MemoryError)
+
+
+def test_a_layout_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="layout = 'x': it is one of map, array"):
+        KvEventPublisher(LOCAL, layout="x")  # type: ignore[arg-type]

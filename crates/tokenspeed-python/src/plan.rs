@@ -218,7 +218,7 @@ impl ExecutionPlan {
 pub struct AbortNotice {
     /// Which.
     request_id: String,
-    /// Why, as a stable name: "outgrew_pool" or "budget_spent".
+    /// Why, as a stable name: "outgrew_pool", "budget_spent" or, on the prefill role, "pool_split".
     reason: &'static str,
     /// Why, in a sentence that names the bound and what to raise.
     text: String,

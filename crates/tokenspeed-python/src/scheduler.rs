@@ -166,8 +166,9 @@ impl Scheduler {
         views::table(py, table)
     }
 
-    /// Whether plans do without block tables of their own, for an engine that reads `block_table`: a
-    /// round then costs nothing for the context of requests that did not change.
+    /// Has plans do without block tables of their own, for an engine that reads `block_table`: a round then
+    /// costs nothing for the context of requests that did not change. False brings them back.
+    /// `block_table` and `changed_cells` are kept either way; a copy of them needs zeros in new columns.
     #[pyo3(signature = (wanted = true))]
     fn use_persistent_tables(&self, py: Python<'_>, wanted: bool) -> PyResult<()> {
         self.core.attached(py, |core| {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from queue import Queue
 from types import TracebackType
+from typing import get_args
 
 import zmq
 
@@ -43,12 +44,16 @@ class KvEventPublisher:
         high_water_mark: int = 100_000,
         linger_s: float = 1.0,
     ) -> None:
-        """Binds both endpoints, in the syntax of ZeroMQ; raises `zmq.ZMQError` if it cannot.
+        """Binds both endpoints, in the syntax of ZeroMQ. Raises `zmq.ZMQError` if it cannot, and
+        `ValueError` for a layout that there is not.
 
         `buffer_batches` are kept for replays. `high_water_mark` is how many batches may wait for a
         slow subscriber before it loses some. `linger_s` is how long `close` waits for the last
         batches to leave, in seconds. `layout` is how events are written: see `wire`.
         """
+        layouts = get_args(wire.Layout)
+        if layout not in layouts:
+            raise ValueError(f"layout = {layout!r}: it is one of {', '.join(layouts)}")
         self._topic = topic.encode()
         self._rank = data_parallel_rank
         self._layout = layout

@@ -24,7 +24,8 @@ impl Round<'_> {
         let spent = self.rules.config.role.decodes() && request.budget_is_spent();
         if spent {
             let text = format!(
-                "request '{}' generated its `max_new_tokens` of {}; finish it, or submit it with more",
+                "request '{}' generated its `max_new_tokens` of {} and has ended; what it computed stays \
+                 cached. To go on, submit it with more",
                 request.id,
                 request.max_new_tokens()
             );
