@@ -146,7 +146,7 @@ def main(
       compatible  tokenspeed.scheduler through the surface of the published wheel
       reference   the published wheel, tokenspeed-scheduler (pip install '.[test]')
       vllm        vLLM V1's scheduler, on an interpreter of its own (--python vllm=...)
-      sglang      SGLang's batches, adder and radix cache: a lower bound (--python sglang=...)
+      sglang      SGLang's batches, adder and radix cache, on the CPU (--python sglang=...)
 
     Another project's scheduler wants packages of its own, so give it a virtual environment:
 

@@ -1,4 +1,4 @@
-"""SGLang's scheduling, as far as it can be had without a model worker: a lower bound.
+"""SGLang's scheduling, as far as it can be had without a model worker, allocator on the CPU.
 
 SGLang's own `Scheduler` is a process around a model worker. What that process runs in a round are
 the classes used here: the radix cache, the paged allocator, `PrefillAdder`, `ScheduleBatch`. The
@@ -54,7 +54,7 @@ class Sglang:
 
     name: ClassVar[str] = "sglang"
     about: ClassVar[str] = (
-        "SGLang's PrefillAdder, ScheduleBatch and RadixCache: a lower bound of its scheduler"
+        "SGLang's PrefillAdder, ScheduleBatch and RadixCache, its allocator on the CPU"
     )
 
     @classmethod
