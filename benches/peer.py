@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -19,6 +24,20 @@ import numpy.typing as npt
 
 SAMPLE = 7
 """The token that every request samples."""
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+    "num_hidden_layers": 1,
+    "vocab_size": 2**31 - 1,
+    "max_position_embeddings": 1 << 20,
+    "eos_token_id": 1,
+}
+"""The smallest model that others take; any token is one of its words."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +97,20 @@ class Peer(Protocol):
 
     def finish(self, request_ids: Sequence[str]) -> None:
         """Lets requests go; what they computed stays cached. Not timed."""
+
+
+def imported(names: Mapping[str, Sequence[str]]) -> SimpleNamespace:
+    """What a peer uses of another project; `names` by module."""
+    found = {n: getattr(importlib.import_module(m), n) for m, ns in names.items() for n in ns}
+    return SimpleNamespace(**found)
+
+
+@contextmanager
+def model_folder() -> Iterator[str]:
+    """A folder with a `config.json` of `MODEL`, and nothing else of a model."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "config.json").write_text(json.dumps(MODEL))
+        yield folder
 
 
 def not_importable(module: str) -> str | None:

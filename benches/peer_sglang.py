@@ -8,17 +8,11 @@ sockets, the batch's way to the model runner, the sampling and the streaming. Te
 
 from __future__ import annotations
 
-import importlib
-import json
-import tempfile
 from array import array
 from collections.abc import Sequence
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
-from peer import SAMPLE, Pool, Request, not_importable
-from peer_vllm import MODEL
+from peer import MODEL, SAMPLE, Pool, Request, imported, model_folder, not_importable
 
 MAX_TOKENS = 1 << 18
 """Of a request."""
@@ -62,11 +56,9 @@ class Sglang:
         return not_importable("sglang.srt.managers.schedule_policy")
 
     def __init__(self, pool: Pool) -> None:
-        found = {n: getattr(importlib.import_module(m), n) for m, ns in NAMES.items() for n in ns}
-        api = self._api = SimpleNamespace(**found)
+        api = self._api = imported(NAMES)
         api.set_num_threads(1)
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "config.json").write_text(json.dumps(MODEL))
+        with model_folder() as folder:
             arguments = api.ServerArgs(model_path=folder, device="cpu", skip_tokenizer_init=True)
             api.set_global_server_args_for_scheduler(arguments)
             self._model = api.ModelConfig(folder, context_length=MAX_TOKENS, dtype="float32")

@@ -5,30 +5,12 @@ Nothing of a model is loaded: the configuration names a folder with a made-up `c
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
-from peer import SAMPLE, Pool, Request, not_importable
+from peer import SAMPLE, Pool, Request, imported, model_folder, not_importable
 
-MODEL = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 64,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-    "num_hidden_layers": 1,
-    "vocab_size": 2**31 - 1,
-    "max_position_embeddings": 1 << 20,
-    "eos_token_id": 1,
-}
-"""The smallest model that it takes; any token is one of its words."""
 MAX_TOKENS = 1 << 17
 """Of a request."""
 
@@ -68,10 +50,8 @@ class Vllm:
 
     def __init__(self, pool: Pool) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-        found = {n: getattr(importlib.import_module(m), n) for m, ns in NAMES.items() for n in ns}
-        api = self._api = SimpleNamespace(**found)
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "config.json").write_text(json.dumps(MODEL))
+        api = self._api = imported(NAMES)
+        with model_folder() as folder:
             model = api.ModelConfig(
                 model=folder, skip_tokenizer_init=True, dtype="float32", max_model_len=MAX_TOKENS
             )

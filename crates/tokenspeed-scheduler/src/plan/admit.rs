@@ -119,8 +119,7 @@ impl Round<'_> {
         self.rows.take(key);
         self.requests.forget_last_handle(key);
         let request = &mut self.requests[key];
-        request.recovering =
-            matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
+        request.recovering = request.state().is_readmission();
         self.count_in(key);
     }
 

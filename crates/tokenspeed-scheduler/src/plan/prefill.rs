@@ -12,7 +12,6 @@ impl Round<'_> {
     pub(super) fn schedule_local_prefill_work(&mut self) {
         let readmission = match self.is_sealed_by_stalled() {
             true => Line::SealedToNewcomers,
-            false if self.feedback.pressure.urgent.line.is_empty() => self.schedule_readmissions(),
             false => match self.schedule_urgent() {
                 Line::Free => self.schedule_readmissions(),
                 line => line,

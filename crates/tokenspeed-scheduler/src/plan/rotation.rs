@@ -100,10 +100,8 @@ impl Round<'_> {
                 *sum += block_rounds_of(tokens, rest, geometry);
             }
             steps += i128::from(rest);
-            if self.requests.waits(key) {
-                let returns =
-                    matches!(request.state(), State::Retracted { recovers_in_order: true, .. });
-                let prompt = if returns { 0 } else { tokens };
+            if request.state().waits_for_admission() {
+                let prompt = if request.state().is_readmission() { 0 } else { tokens };
                 inputs += i128::from(prompt);
                 waiting.push((rest + prompt / config.max_scheduled_tokens, key));
             }
@@ -194,21 +192,20 @@ impl Round<'_> {
 
     /// Admits urgent requests, those with most to go first. Nobody overtakes one that does not fit.
     pub(super) fn schedule_urgent(&mut self) -> Line {
-        if self.requests.has_incomplete_prefill() {
-            // No new prompt starts behind one under way (`scheduler.md` §1.1).
-            let line = self.schedule_resident_chunks();
-            if line != Line::Free {
-                return line;
-            }
+        let urgent = std::mem::take(&mut self.feedback.pressure.urgent.line);
+        if urgent.is_empty() {
+            return Line::Free;
         }
-        for key in std::mem::take(&mut self.feedback.pressure.urgent.line) {
+        // No new prompt starts behind one under way (`scheduler.md` §1.1).
+        let line = self.schedule_resident_chunks();
+        if line != Line::Free {
+            return line;
+        }
+        for key in urgent {
             if self.build.budget_left() <= 0 {
                 return Line::Held;
             }
-            let recovers = matches!(
-                self.requests[key].state(),
-                State::Retracted { recovers_in_order: true, .. }
-            );
+            let recovers = self.requests[key].state().is_readmission();
             if !recovers && self.is_held_for_oldest(key) {
                 return Line::Free;
             }

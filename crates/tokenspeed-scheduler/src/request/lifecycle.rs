@@ -67,6 +67,16 @@ impl State {
         matches!(self, State::Submitted | State::Retracted { recovers_in_order: false, .. })
     }
 
+    /// Waits to come back from what is held of it (`scheduler.md` §4).
+    pub fn is_readmission(self) -> bool {
+        matches!(self, State::Retracted { recovers_in_order: true, .. })
+    }
+
+    /// Waits for an admission, first or repeated.
+    pub fn waits_for_admission(self) -> bool {
+        self.admits_like_new_prompt() || self.is_readmission()
+    }
+
     /// Holds blocks, and its next word is the peer's.
     pub fn is_with_peer(self) -> bool {
         matches!(self, State::RemotePrefilling | State::RemoteDecoding | State::Draining)

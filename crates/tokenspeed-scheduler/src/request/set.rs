@@ -264,11 +264,6 @@ impl RequestSet {
         self.prefilling.len() + self.prefill_done
     }
 
-    /// Whether a request waits for an admission.
-    pub fn waits(&self, key: RequestKey) -> bool {
-        matches!(self[key].state, State::Submitted | State::Retracted { .. })
-    }
-
     /// Whether a prompt is under way in part.
     pub fn has_incomplete_prefill(&self) -> bool {
         !self.prefilling.is_empty()
