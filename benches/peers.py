@@ -108,12 +108,11 @@ class EventRound(NamedTuple):
     pages_to_zero: dict[str, list[int]]
     copies: list[Any]
 
-    def samples(self, at: int) -> bool:
-        """Whether the request at that place samples a token."""
-        return (
-            at >= self.num_extends
-            or self.prefix_lens[at] + self.input_lengths[at] == self.prompt_lens[at]
-        )
+    def samples(self) -> list[bool]:
+        """Whether each request samples a token; a chunk that leaves some of its prompt does not."""
+        chunks = zip(self.prefix_lens, self.input_lengths, self.prompt_lens)
+        prefills = [first + length == prompt for first, length, prompt in chunks]
+        return prefills + [True] * (len(self.request_ids) - self.num_extends)
 
 
 class Compatible:
@@ -165,15 +164,16 @@ class Compatible:
 
     def feed(self, round_: EventRound) -> None:
         event = self._api.ExecutionEvent()
-        for at, request_id in enumerate(round_.request_ids):
-            result = self._api.ForwardEvent.ExtendResult()
+        make = self._api.ForwardEvent.ExtendResult
+        for request_id, samples in zip(round_.request_ids, round_.samples()):
+            result = make()
             result.request_id = request_id
-            result.tokens = [SAMPLE] if round_.samples(at) else []
+            result.tokens = [SAMPLE] if samples else []
             event.add_event(result)
         self._scheduler.advance(event)
 
     def sampled(self, round_: EventRound) -> list[str]:
-        return [id for at, id in enumerate(round_.request_ids) if round_.samples(at)]
+        return [id for id, samples in zip(round_.request_ids, round_.samples()) if samples]
 
     def finish(self, request_ids: Sequence[str]) -> None:
         _finish(self._api, self._scheduler, request_ids)

@@ -13,9 +13,19 @@ pub fn of<'py, T: FromPyObjectOwned<'py>>(sequence: &Bound<'py, PyAny>) -> PyRes
     if sequence.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("expected a list, got str"));
     }
-    let len = sequence.cast::<PyList>().map_or(0, |list| list.len());
-    let mut items = Vec::with_capacity(len);
-    for item in sequence.try_iter()? {
+    // Without an iterator, which takes longer to make than the one token of a result to read.
+    if let Ok(list) = sequence.cast_exact::<PyList>() {
+        return collect(list.len(), list.iter().map(Ok));
+    }
+    collect(0, sequence.try_iter()?)
+}
+
+fn collect<'py, T: FromPyObjectOwned<'py>>(
+    expected: usize,
+    sequence: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+) -> PyResult<Vec<T>> {
+    let mut items = Vec::with_capacity(expected);
+    for item in sequence {
         items.push(item?.extract().map_err(Into::into)?);
     }
     Ok(items)
