@@ -64,18 +64,22 @@ fn whole<T: Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyResult<Vec<T>> 
     }
 }
 
-/// A sequence's integers, one by one; an error says what was expected.
+/// A sequence's integers, one by one; an error says which does not fit, and what was expected.
 fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<Vec<T>>
 where
     T: Element + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     items::of(sequence).map_err(|error| {
         let py = sequence.py();
-        let expected = dtype::<T>(py);
+        let misfits =
+            |item: PyResult<Bound<'py, PyAny>>| item.is_ok_and(|item| item.extract::<T>().is_err());
+        let at = sequence.try_iter().ok().and_then(|mut items| items.position(misfits));
+        let which = at.map_or_else(|| "an item".into(), |at| format!("item {at}"));
+        let message = format!("{which} is no {}: {}", dtype::<T>(py), error.value(py));
         if error.is_instance_of::<PyOverflowError>(py) {
-            PyOverflowError::new_err(format!("an integer is no {expected}: {}", error.value(py)))
+            PyOverflowError::new_err(message)
         } else if error.is_instance_of::<PyTypeError>(py) {
-            PyTypeError::new_err(format!("expected {expected} integers: {}", error.value(py)))
+            PyTypeError::new_err(message)
         } else {
             error
         }

@@ -6,7 +6,7 @@
 //! it is carried out, its [`Answer`] after.
 //!
 //! ```text
-//! {"tokenspeed_recording":1,"version":"0.1.0","config":{"prefix_granularity":4,"num_device_pages":17,...}}
+//! {"tokenspeed_recording":1,"version":"0.2.0","config":{"prefix_granularity":4,"num_device_pages":17,...}}
 //! {"submit_requests":[{"request_id":"a","tokens":[5,6,7],"max_new_tokens":2}]}
 //! "done"
 //! "next_execution_plan"

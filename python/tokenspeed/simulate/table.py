@@ -35,9 +35,9 @@ def sections(report: Report) -> list[tuple[str, list[Row]]]:
         f"{units.count(pool.usable_pages)} pages, "
         f"{units.num_bytes(pool.usable_pages * pool.page_bytes)}"
     )
-    retractions = (
-        f"{units.count(cache.retractions)} of {units.count(cache.retracted_requests)} requests"
-    )
+    retractions = units.count(cache.retractions)
+    if cache.retractions:
+        retractions += f", of {units.count(cache.retracted_requests)} requests"
     recomputed = (
         f"{units.count(cache.recomputed_tokens)} tokens, {units.share(cache.recomputed_rate)}"
     )

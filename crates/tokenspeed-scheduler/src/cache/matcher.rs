@@ -20,6 +20,8 @@ pub struct Hit {
     pub promotion_boundary_pages: Option<usize>,
     /// Pages from here on could change without changing the hit.
     pub horizon_pages: usize,
+    /// Whether the Host had no place for what would have been fetched beyond: it grows, unseen, with that place.
+    pub lacks_host_place: bool,
     /// One a group.
     pub groups: Vec<GroupHit>,
 }
@@ -105,6 +107,7 @@ pub fn probe<H: Holds>(
     let any_closed = geometries.iter().any(Geometry::is_prefix_closed);
     Hit {
         horizon_pages: if any_closed { (cover + 1).min(pages.len()) } else { pages.len() },
+        lacks_host_place: false,
         device_pages: from,
         total_pages: total,
         promotion_boundary_pages: (cover > total).then_some(cover),
@@ -131,6 +134,7 @@ pub fn probe_landing(geometries: &[Geometry], device: &Tier, pages: &[PageId]) -
         device_pages: hit.common,
         total_pages: hit.common,
         promotion_boundary_pages: None,
+        lacks_host_place: false,
         horizon_pages: pages.len(),
         groups: geometries.iter().map(claim).collect(),
     }

@@ -103,6 +103,7 @@ impl Round<'_> {
             Err(NoCapacity::Host) => {
                 let pages = &request.pages[..hit.total_pages];
                 let hit = self.cache.probe_without_storage(pages);
+                let hit = Hit { lacks_host_place: true, ..hit };
                 return self.open(key, row, &hit, uncached);
             }
             Err(NoCapacity::Device) => {
@@ -127,7 +128,7 @@ impl Round<'_> {
     fn note_refusal(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) {
         let request = &self.requests[key];
         // What the Host can take of a fetch changes unseen: such a prompt is tried every round.
-        let fetches = self.cache.fetches(hit, &request.pages);
+        let fetches = hit.lacks_host_place || self.cache.fetches(hit, &request.pages);
         if request.state().admits_like_new_prompt() && !fetches {
             let mut refusal = least_need(self.rules, self.cache, request, chunk, hit);
             refusal.need = refusal.need.max(self.least_secured(key, hit));

@@ -89,8 +89,8 @@ impl Round<'_> {
         line
     }
 
-    /// New prompts, oldest first; one that does not fit is passed over. Of those that were refused
-    /// before, only who could fit by now is tried; and, while nobody is blocked yet, the first of them:
+    /// New prompts, oldest first; one that does not fit is passed over. Of those that were refused before,
+    /// only who could fit by now is tried. While nobody is blocked yet, the first of them is looked at, too:
     /// it may be whom a retraction would be for.
     pub(super) fn schedule_new_prompts(&mut self) {
         let mut budget = self.build.budget_left();
@@ -115,18 +115,16 @@ impl Round<'_> {
             let blocker_wanted = self.feedback.capacity_blocker.is_none();
             let first = waiting.first_refused(from).filter(|_| blocker_wanted);
             let next = candidate.into_iter().chain(first).chain(waiting.first_untried(from)).min();
-            let Some(queued @ (submission, key)) = next else {
+            let Some((submission, key)) = next else {
                 return;
             };
             if self.is_held_for_oldest(key) {
                 return;
             }
             from = submission + 1;
-            if !blocker_wanted {
-                let room = self.room_for_newcomers();
-                if self.requests.waiting.is_hopeless(queued, room, budget) {
-                    continue;
-                }
+            if self.stays_refused(key, budget, blocker_wanted) {
+                self.blocked(key);
+                continue;
             }
             match self.schedule_first_chunk(key) {
                 Outcome::Incomplete => return,
@@ -134,6 +132,16 @@ impl Round<'_> {
                 Outcome::Completed | Outcome::NotNow => {}
             }
         }
+    }
+
+    /// Whether a prompt that was refused in an earlier round is sure to be refused again; if it is to be the
+    /// blocker, then for capacity.
+    fn stays_refused(&mut self, key: RequestKey, budget: i64, blocker_wanted: bool) -> bool {
+        let room = self.room_for_newcomers();
+        let refusal = self.requests.waiting.standing_refusal(key, room, budget);
+        refusal.is_some_and(|refusal| {
+            !blocker_wanted || refusal.for_capacity && !self.requests[key].needs_empty_pool()
+        })
     }
 
     /// Notes an admission that failed for capacity.

@@ -15,10 +15,11 @@
 use std::cmp::Reverse;
 
 use super::admit::Outcome;
+use super::rotation::Urgent;
 use super::round::Round;
 use crate::cache::{Geometry, Hit};
 use crate::config::GroupKind;
-use crate::request::{Request, RequestKey, RequestSet};
+use crate::request::{Request, RequestKey};
 
 /// Steps that are secured for every resident when another is admitted, in tokens, as far as what caution
 /// keeps for them goes ([`Caution`](crate::request::caution::Caution)). Fewer, and newcomers are retracted
@@ -43,15 +44,6 @@ pub struct Pressure {
     pub(super) yielding: Vec<RequestKey>,
     /// Who waits and would end last.
     pub(super) urgent: Urgent,
-}
-
-/// Requests that wait, and that are admitted first so that they do not end last.
-#[derive(Debug, Default)]
-pub struct Urgent {
-    /// Those with most to go first.
-    pub(super) line: Vec<RequestKey>,
-    /// By how many rounds the first of them would outlast all else.
-    pub(super) late_rounds: i64,
 }
 
 /// What requests will need of a group beside the blocks that they hold.
@@ -125,7 +117,8 @@ impl Round<'_> {
                 && self.requests[other].retractions < RETRACTIONS_MOST
         };
         let rank = |&other: &RequestKey| {
-            let lost = if cheaply { self.lost_tokens(other) } else { 0 };
+            let lost =
+                if cheaply { self.requests[other].lost_tokens(self.rules.granularity) } else { 0 };
             (Reverse(self.requests[other].retractions), Reverse(lost), age(other))
         };
         let victim = self.requests.local_residents().filter(gives_way).max_by_key(rank)?;
@@ -207,7 +200,7 @@ impl Round<'_> {
     /// Tokens that a request may generate yet, as far as an admission is to leave it room for them: few
     /// while nobody comes, where an interruption costs little.
     fn foreseen_rest(&self, key: RequestKey) -> i64 {
-        let rest = expected_rest(self.requests, key).unwrap_or(i64::MAX);
+        let rest = self.requests.expected_rest(key).unwrap_or(i64::MAX);
         match self.rules.interrupts_cheaply && self.requests.backlog.has_been_quiet(self.number) {
             true => rest.min(QUIET_STEPS_TOKENS),
             false => rest,
@@ -258,16 +251,4 @@ impl Outlook {
             _ => Outlook { owed: (end - held) as i64, steps: 0 },
         }
     }
-}
-
-/// Tokens that a request is expected to generate yet: by its budget, and by what others generated; `None`
-/// where neither tells.
-pub(super) fn expected_rest(requests: &RequestSet, key: RequestKey) -> Option<i64> {
-    let request = &requests[key];
-    let declared = match request.budget_end_tokens {
-        i64::MAX => None,
-        end => Some(end - request.num_tokens()),
-    };
-    let learned = requests.outputs.expected_rest(request.generated_tokens());
-    declared.into_iter().chain(learned).min()
 }

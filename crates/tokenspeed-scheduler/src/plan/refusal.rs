@@ -55,5 +55,7 @@ pub fn least_need(
         cache.need(hit, &demands, !may_lose)
     };
     let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
-    Refusal { need, budget_floor, watched }
+    // In a larger budget, and behind a shorter hit, a chunk that is not empty stays so.
+    let for_capacity = !may_move;
+    Refusal { need, budget_floor, watched, for_capacity }
 }

@@ -70,7 +70,8 @@ impl Round<'_> {
             let request = &self.requests[key];
             let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
             let queued = (request.submission, key);
-            self.requests.waiting.refuse(queued, Refusal { need, budget_floor: 0, watched });
+            let refusal = Refusal { need, budget_floor: 0, watched, for_capacity: true };
+            self.requests.waiting.refuse(queued, refusal);
             return Outcome::NoCapacity;
         }
         // Of its states only an endpoint that ends a page can be published (`scheduler.md` §1.2).

@@ -11,11 +11,10 @@ use std::cmp::Reverse;
 
 use super::admit::Outcome;
 use super::prefill::Line;
-use super::pressure::{Urgent, expected_rest};
 use super::round::Round;
 use crate::cache::Geometry;
 use crate::config::GroupKind;
-use crate::request::{RequestKey, State};
+use crate::request::RequestKey;
 
 /// Urgent requests that are made room for at a time. This and the next four were found by playing
 /// `benches/goodput.py`.
@@ -37,6 +36,15 @@ const LATE_ROUNDS: i64 = 10;
 /// The backlog is looked at every round while it is no longer than this, and more seldom when it is.
 const LOOKED_AT_A_ROUND: i64 = 1024;
 
+/// Requests that wait, and that are admitted first so that they do not end last.
+#[derive(Debug, Default)]
+pub struct Urgent {
+    /// Those with most to go first.
+    pub(super) line: Vec<RequestKey>,
+    /// By how many rounds the first of them would outlast all else.
+    pub(super) late_rounds: i64,
+}
+
 impl Round<'_> {
     /// Finds who is urgent, and makes room for the first of them. Only where an interruption costs little
     /// but copies: elsewhere there is nothing to be won by another order.
@@ -54,8 +62,9 @@ impl Round<'_> {
     /// Who waits and is urgent. Nobody is while requests come in: a backlog is taken to be whole when it
     /// has not grown for as long as it will still take.
     fn find_urgent(&mut self) -> Urgent {
-        let (round, submitted) = (self.number, self.requests.submitted());
-        let quiet_rounds = self.requests.backlog.quiet_rounds(submitted, round);
+        let round = self.number;
+        let submitted = self.requests.submitted();
+        self.requests.backlog.note_submitted(submitted, round);
         if self.requests.num_waiting() == 0 || !self.requests.backlog.is_due(round) {
             return Urgent::default();
         }
@@ -71,7 +80,7 @@ impl Round<'_> {
             rounds + at as i64 / ADMITTED_A_ROUND - left
         };
         let latest = line.iter().enumerate().map(late).max().unwrap_or(i64::MIN);
-        let early = latest.saturating_neg().max(left - quiet_rounds);
+        let early = latest.saturating_neg().max(left - self.requests.backlog.quiet_rounds(round));
         // Halfway there, since what is left may turn out to be less.
         self.requests.backlog.look_after(round, seldom.max(early / 2));
         if early > 0 {
@@ -94,7 +103,7 @@ impl Round<'_> {
         let mut block_rounds = vec![0_i128; geometries.len()];
         let (mut steps, mut inputs) = (0_i128, 0_i128);
         for (key, request) in self.requests.iter() {
-            let rest = expected_rest(self.requests, key)?;
+            let rest = self.requests.expected_rest(key)?;
             let tokens = request.num_tokens();
             for (sum, geometry) in block_rounds.iter_mut().zip(geometries) {
                 *sum += block_rounds_of(tokens, rest, geometry);
@@ -120,7 +129,7 @@ impl Round<'_> {
     /// way before stays, so that the exchange ends.
     fn make_room_for_urgent(&mut self) {
         let Urgent { line, late_rounds, .. } = &self.feedback.pressure.urgent;
-        let Some(most) = line.first().and_then(|&key| expected_rest(self.requests, key)) else {
+        let Some(most) = line.first().and_then(|&key| self.requests.expected_rest(key)) else {
             return;
         };
         let rest_most = most - LEAST_LEAD_TOKENS - self.requests.outputs.spread();
@@ -131,8 +140,8 @@ impl Round<'_> {
         let mut victims = Vec::new();
         for key in self.requests.local_residents() {
             let request = &self.requests[key];
-            let rest = expected_rest(self.requests, key).filter(|&rest| rest < rest_most);
-            let lost = self.lost_tokens(key);
+            let rest = self.requests.expected_rest(key).filter(|&rest| rest < rest_most);
+            let lost = request.lost_tokens(self.rules.granularity);
             if request.retractions == 0
                 && lost <= lost_most
                 && let Some(rest) = rest
@@ -177,17 +186,6 @@ impl Round<'_> {
         };
         let blocks: Vec<i64> = self.cache.geometries().iter().enumerate().map(blocks).collect();
         self.cache.weight_of(&blocks)
-    }
-
-    /// Tokens that an interruption costs a resident whose pages come back from the Host: those behind its
-    /// last whole page, once the results that are out have landed.
-    pub(super) fn lost_tokens(&self, key: RequestKey) -> i64 {
-        let request = &self.requests[key];
-        let computed = match request.state() {
-            State::PrefillDone | State::Decoding => request.decode_extent(1) - 1,
-            _ => request.computed_tokens(),
-        };
-        computed % self.rules.granularity
     }
 
     /// Admits urgent requests, those with most to go first. Nobody overtakes one that does not fit.

@@ -1,7 +1,7 @@
 //! Whether a backlog is whole, and when it is worth a look how much of it is left.
 
 /// Rounds after which it is taken for quiet.
-const QUIET_ROUNDS: u64 = 32;
+const QUIET_ROUNDS: i64 = 32;
 
 /// Rounds without a submission, and the round of the next look.
 #[derive(Debug, Default, Clone, Copy)]
@@ -12,18 +12,22 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Notes in a round how many requests were ever submitted. Rounds since that last changed.
-    pub fn quiet_rounds(&mut self, submitted: u64, round: u64) -> i64 {
+    /// Notes in a round how many requests were ever submitted.
+    pub fn note_submitted(&mut self, submitted: u64, round: u64) {
         if submitted != self.submitted {
             self.submitted = submitted;
             self.quiet_since_round = round;
         }
+    }
+
+    /// Rounds since the last round before which requests were submitted.
+    pub fn quiet_rounds(&self, round: u64) -> i64 {
         (round - self.quiet_since_round) as i64
     }
 
     /// Whether nobody has come for some rounds.
     pub fn has_been_quiet(&self, round: u64) -> bool {
-        round - self.quiet_since_round >= QUIET_ROUNDS
+        self.quiet_rounds(round) >= QUIET_ROUNDS
     }
 
     /// Whether it is time for a look.
@@ -44,12 +48,15 @@ mod tests {
     #[test]
     fn a_submission_ends_the_quiet_and_brings_no_look_forward() {
         let mut backlog = Backlog::default();
-        assert_eq!(backlog.quiet_rounds(3, 1), 0);
+        backlog.note_submitted(3, 1);
+        assert_eq!(backlog.quiet_rounds(1), 0);
         assert!(backlog.is_due(1));
         backlog.look_after(1, 4);
-        assert_eq!(backlog.quiet_rounds(3, 4), 3);
+        backlog.note_submitted(3, 4);
+        assert_eq!(backlog.quiet_rounds(4), 3);
         assert!(!backlog.is_due(4));
-        assert_eq!(backlog.quiet_rounds(4, 5), 0);
+        backlog.note_submitted(4, 5);
+        assert_eq!(backlog.quiet_rounds(5), 0);
         assert!(backlog.is_due(5));
         backlog.look_after(5, -7);
         assert!(!backlog.is_due(5) && backlog.is_due(6));

@@ -185,6 +185,16 @@ impl Request {
         input + (steps_out.max(0) + 1) * width
     }
 
+    /// Tokens that an interruption costs a request whose pages come back from the Host: those behind its
+    /// last whole page, once the results that are out have landed.
+    pub fn lost_tokens(&self, granularity: i64) -> i64 {
+        let computed = match self.state() {
+            State::PrefillDone | State::Decoding => self.decode_extent(1) - 1,
+            _ => self.computed_tokens(),
+        };
+        computed % granularity
+    }
+
     /// Whether results that are out, of one token at least each, spend the declared budget.
     pub fn budget_is_spoken_for(&self) -> bool {
         self.num_tokens() + i64::from(self.forwards_out) >= self.budget_end_tokens

@@ -239,6 +239,18 @@ impl RequestSet {
         self.prefilling.iter().chain(&self.decoding).map(|&(_, key)| key)
     }
 
+    /// Tokens that a request is expected to generate yet: by its budget, and by what others generated;
+    /// `None` where neither tells.
+    pub fn expected_rest(&self, key: RequestKey) -> Option<i64> {
+        let request = &self[key];
+        let declared = match request.budget_end_tokens {
+            i64::MAX => None,
+            end => Some(end - request.num_tokens()),
+        };
+        let learned = self.outputs.expected_rest(request.generated_tokens());
+        declared.into_iter().chain(learned).min()
+    }
+
     /// The local resident that was submitted last.
     pub fn youngest_local_resident(&self) -> Option<RequestKey> {
         self.prefilling.last().max(self.decoding.last()).map(|&(_, key)| key)

@@ -26,6 +26,8 @@ pub struct Refusal {
     pub budget_floor: i64,
     /// Pages whose caching could make it need less.
     pub watched: Vec<PageId>,
+    /// Whether it is sure to be refused for capacity, and not for a budget in which its chunk is empty.
+    pub for_capacity: bool,
 }
 
 /// The line.
@@ -114,11 +116,11 @@ impl WaitingLine {
         self.by_floor.range((budget + 1, from(0))..).map(|entry| entry.1)
     }
 
-    /// Whether a request was refused, and would be again in a pool of that room, in a round of that
+    /// The refusal of a request that would be refused again in a pool of that room, in a round of that
     /// budget.
-    pub fn is_hopeless(&self, queued: Queued, room: u64, budget: i64) -> bool {
-        let refusal = self.refusals.get(&queued.1);
-        refusal.is_some_and(|refusal| refusal.need > room && refusal.budget_floor <= budget)
+    pub fn standing_refusal(&self, key: RequestKey, room: u64, budget: i64) -> Option<&Refusal> {
+        let stands = |refusal: &&Refusal| refusal.need > room && refusal.budget_floor <= budget;
+        self.refusals.get(&key).filter(stands)
     }
 
     /// Notes that a request was refused, and until when.

@@ -4,6 +4,7 @@
 mod aborts;
 mod engine;
 mod failed_loads;
+mod fetches;
 #[path = "../common/groups.rs"]
 mod groups;
 mod liveness;
