@@ -198,13 +198,13 @@ impl Round<'_> {
     }
 
     /// Tokens that a request may generate yet, as far as an admission is to leave it room for them: few
-    /// while nobody comes, where an interruption costs little.
+    /// while nobody comes, where an interruption costs little, unless one more would be the last.
     fn foreseen_rest(&self, key: RequestKey) -> i64 {
         let rest = self.requests.expected_rest(key).unwrap_or(i64::MAX);
-        match self.rules.interrupts_cheaply && self.requests.backlog.has_been_quiet(self.number) {
-            true => rest.min(QUIET_STEPS_TOKENS),
-            false => rest,
-        }
+        let little = self.rules.interrupts_cheaply
+            && self.requests.backlog.has_been_quiet(self.number)
+            && self.requests[key].retractions + 1 < RETRACTIONS_MOST;
+        if little { rest.min(QUIET_STEPS_TOKENS) } else { rest }
     }
 
     /// Blocks a group that stay for the residents, and for a newcomer of that outlook.

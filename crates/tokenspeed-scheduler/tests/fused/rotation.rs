@@ -90,3 +90,16 @@ fn who_loses_least_gives_way() {
         assert!(engine.all_finished());
     }
 }
+
+/// Twenty requests in room for two, all of them cheap to interrupt: those who gave way twice come back to stay.
+#[test]
+fn nobody_gives_way_more_than_three_times() {
+    for mixed in [true, false] {
+        let policy = PressurePolicy::Goodput;
+        let world = World { P: 60, H: 240, rows: 64, mixed, policy, ..World::default() };
+        let mut engine = Engine::new(&world);
+        engine.submit_all(vec![R(8, 100).undeclared(); 20]);
+        let (_, retractions) = played(&mut engine);
+        assert!(retractions.iter().all(|&count| count <= 3), "{retractions:?}");
+    }
+}
