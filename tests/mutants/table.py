@@ -290,4 +290,20 @@ MUTANTS = (
         WORLDS,
         "fused_worlds_end_where_the_batch_is_kept",
     ),
+    Mutant(
+        "a fetch that found no place on the Host is tried each round (cache.md §8)",
+        "plan/admit.rs",
+        "        let fetches = hit.lacks_host_place || ",
+        "        let fetches = ",
+        "peers",
+        "a_fetch_that_found_no_place_on_the_host_is_tried_again",
+    ),
+    Mutant(
+        "goodput: who gave way twice comes back to stay",
+        "plan/pressure.rs",
+        "            && self.requests[key].retractions + 1 < RETRACTIONS_MOST;",
+        "            && self.requests[key].retractions < 99;",
+        "fused",
+        "nobody_gives_way_more_than_three_times",
+    ),
 )
