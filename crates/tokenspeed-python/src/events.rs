@@ -6,16 +6,18 @@ use tokenspeed_scheduler::Event;
 use crate::field::{Field, setters};
 use crate::integers::Tokens;
 use crate::repr::Repr;
+use crate::request_id::RequestId;
 
 /// A forward's result has landed.
 ///
 /// Raises EventError when fed for a request that is owed none, or with a number of tokens that the
 /// forward cannot have sampled; ignored for a request that is gone.
-#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", frozen, get_all)]
+// A few are kept for the next: an engine makes one a request a round, and lets it go.
+#[pyclass(module = "tokenspeed.scheduler.ForwardEvent", frozen, get_all, freelist = 8)]
 #[derive(Debug)]
 pub struct ExtendResult {
     /// Whose.
-    request_id: Field<String>,
+    request_id: Field<RequestId>,
     /// Token ids that were sampled or accepted; empty for an intermediate chunk. Takes a list or any
     /// int32 buffer; gives a list.
     tokens: Field<Tokens>,
@@ -25,7 +27,7 @@ pub struct ExtendResult {
 
 setters!(
     ExtendResult:
-    set_request_id(request_id: String),
+    set_request_id(request_id: RequestId),
     set_tokens(tokens: Tokens),
     set_spec_candidate_ids(spec_candidate_ids: Tokens),
 );
@@ -35,13 +37,13 @@ impl ExtendResult {
     #[new]
     #[pyo3(
         signature = (
-            request_id = String::new(),
+            request_id = RequestId::default(),
             tokens = Tokens::default(),
             spec_candidate_ids = Tokens::default(),
         ),
         text_signature = "(request_id='', tokens=[], spec_candidate_ids=[])",
     )]
-    fn new(request_id: String, tokens: Tokens, spec_candidate_ids: Tokens) -> Self {
+    fn new(request_id: RequestId, tokens: Tokens, spec_candidate_ids: Tokens) -> Self {
         ExtendResult {
             request_id: request_id.into(),
             tokens: tokens.into(),
@@ -51,7 +53,7 @@ impl ExtendResult {
 
     fn __repr__(&self) -> String {
         let mut repr = Repr::of("ForwardEvent.ExtendResult")
-            .text("request_id", &self.request_id.get())
+            .text("request_id", &self.request_id.get().0)
             .list("tokens", &self.tokens.get().0);
         let candidates = self.spec_candidate_ids.get().0;
         if !candidates.is_empty() {
@@ -64,7 +66,7 @@ impl ExtendResult {
 impl From<&ExtendResult> for Event {
     fn from(event: &ExtendResult) -> Event {
         Event::ExtendResult {
-            request_id: event.request_id.get(),
+            request_id: event.request_id.get().0,
             tokens: event.tokens.get().0,
             spec_candidate_ids: event.spec_candidate_ids.get().0,
         }
@@ -79,27 +81,27 @@ macro_rules! request_event {
         #[derive(Debug)]
         pub struct $name {
             /// Which.
-            request_id: Field<String>,
+            request_id: Field<RequestId>,
         }
 
-        setters!($name: set_request_id(request_id: String));
+        setters!($name: set_request_id(request_id: RequestId));
 
         #[pymethods]
         impl $name {
             #[new]
             #[pyo3(signature = $signature, text_signature = $text)]
-            fn new(request_id: String) -> Self {
+            fn new(request_id: RequestId) -> Self {
                 $name { request_id: request_id.into() }
             }
 
             fn __repr__(&self) -> String {
-                Repr::of($repr).text("request_id", &self.request_id.get()).finish()
+                Repr::of($repr).text("request_id", &self.request_id.get().0).finish()
             }
         }
 
         impl From<&$name> for Event {
             fn from(event: &$name) -> Event {
-                Event::$event { request_id: event.request_id.get() }
+                Event::$event { request_id: event.request_id.get().0 }
             }
         }
     };
@@ -110,7 +112,7 @@ request_event!(
     Finish,
     "tokenspeed.scheduler.ForwardEvent",
     "ForwardEvent.Finish",
-    (request_id = String::new()),
+    (request_id = RequestId::default()),
     "(request_id='')",
     "The request is done: what it computed stays cached, and its row and blocks are free.\n\n\
      Raises EventError for a request whose prompt is not complete."
@@ -120,7 +122,7 @@ request_event!(
     Abort,
     "tokenspeed.scheduler.ForwardEvent",
     "ForwardEvent.Abort",
-    (request_id = String::new()),
+    (request_id = RequestId::default()),
     "(request_id='')",
     "The client gave up; possible in any state."
 );
@@ -129,7 +131,7 @@ request_event!(
     Retract,
     "tokenspeed.scheduler.ForwardEvent",
     "ForwardEvent.Retract",
-    (request_id = String::new()),
+    (request_id = RequestId::default()),
     "(request_id='')",
     "What the request's blocks should hold did not arrive: it starts over as a new prompt.\n\n\
      Raises EventError for a request that was never admitted."
@@ -169,14 +171,14 @@ request_event!(
 #[derive(Debug)]
 pub struct UpdateReserveNumTokens {
     /// Which.
-    request_id: Field<String>,
+    request_id: Field<RequestId>,
     /// Tokens, at least 0; holds for one admission.
     reserve_num_tokens_in_next_schedule_event: Field<i64>,
 }
 
 setters!(
     UpdateReserveNumTokens:
-    set_request_id(request_id: String),
+    set_request_id(request_id: RequestId),
     set_reserve_num_tokens_in_next_schedule_event(reserve_num_tokens_in_next_schedule_event: i64),
 );
 
@@ -184,10 +186,10 @@ setters!(
 impl UpdateReserveNumTokens {
     #[new]
     #[pyo3(
-        signature = (request_id = String::new(), reserve_num_tokens_in_next_schedule_event = 0),
+        signature = (request_id = RequestId::default(), reserve_num_tokens_in_next_schedule_event = 0),
         text_signature = "(request_id='', reserve_num_tokens_in_next_schedule_event=0)",
     )]
-    fn new(request_id: String, reserve_num_tokens_in_next_schedule_event: i64) -> Self {
+    fn new(request_id: RequestId, reserve_num_tokens_in_next_schedule_event: i64) -> Self {
         UpdateReserveNumTokens {
             request_id: request_id.into(),
             reserve_num_tokens_in_next_schedule_event: reserve_num_tokens_in_next_schedule_event
@@ -198,7 +200,7 @@ impl UpdateReserveNumTokens {
     fn __repr__(&self) -> String {
         let reserve = self.reserve_num_tokens_in_next_schedule_event.get();
         Repr::of("ForwardEvent.UpdateReserveNumTokens")
-            .text("request_id", &self.request_id.get())
+            .text("request_id", &self.request_id.get().0)
             .field("reserve_num_tokens_in_next_schedule_event", reserve)
             .finish()
     }
@@ -207,7 +209,7 @@ impl UpdateReserveNumTokens {
 impl From<&UpdateReserveNumTokens> for Event {
     fn from(event: &UpdateReserveNumTokens) -> Event {
         Event::UpdateReserveNumTokens {
-            request_id: event.request_id.get(),
+            request_id: event.request_id.get().0,
             reserve_num_tokens: event.reserve_num_tokens_in_next_schedule_event.get(),
         }
     }
@@ -285,21 +287,21 @@ impl From<&LoadBackDoneEvent> for Event {
 #[derive(Debug)]
 pub struct RemotePrefillDoneEvent {
     /// Which.
-    request_id: Field<String>,
+    request_id: Field<RequestId>,
     /// The prompt's first sampled token.
     bootstrap_token: Field<i32>,
 }
 
 setters!(
     RemotePrefillDoneEvent:
-    set_request_id(request_id: String),
+    set_request_id(request_id: RequestId),
     set_bootstrap_token(bootstrap_token: i32),
 );
 
 #[pymethods]
 impl RemotePrefillDoneEvent {
     #[new]
-    fn new(request_id: String, bootstrap_token: i32) -> Self {
+    fn new(request_id: RequestId, bootstrap_token: i32) -> Self {
         RemotePrefillDoneEvent {
             request_id: request_id.into(),
             bootstrap_token: bootstrap_token.into(),
@@ -308,7 +310,7 @@ impl RemotePrefillDoneEvent {
 
     fn __repr__(&self) -> String {
         Repr::of("PD.RemotePrefillDoneEvent")
-            .text("request_id", &self.request_id.get())
+            .text("request_id", &self.request_id.get().0)
             .field("bootstrap_token", self.bootstrap_token.get())
             .finish()
     }
@@ -317,7 +319,7 @@ impl RemotePrefillDoneEvent {
 impl From<&RemotePrefillDoneEvent> for Event {
     fn from(event: &RemotePrefillDoneEvent) -> Event {
         Event::RemotePrefillDone {
-            request_id: event.request_id.get(),
+            request_id: event.request_id.get().0,
             bootstrap_token: event.bootstrap_token.get(),
         }
     }

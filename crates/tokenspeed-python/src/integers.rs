@@ -10,11 +10,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use pyo3::{Borrowed, IntoPyObjectExt};
 
+use smallvec::SmallVec;
+
 use crate::items;
 
-/// Integers, owned; a list on the Python side.
+/// Integers, owned, and in place while they are few; a list on the Python side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Integers<T>(pub Vec<T>);
+pub struct Integers<T>(pub SmallVec<[T; 4]>);
 
 /// Token ids.
 pub type Tokens = Integers<i32>;
@@ -56,16 +58,16 @@ where
 }
 
 /// An array's integers in its own order, whatever its strides and its alignment.
-fn whole<T: Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyResult<Vec<T>> {
+fn whole<T: Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyResult<SmallVec<[T; 4]>> {
     match array.to_vec() {
-        Ok(integers) => Ok(integers),
+        Ok(integers) => Ok(integers.into()),
         // Strided, reversed or unaligned: NumPy's copy is none of these.
-        Err(_) => Ok(array.call_method0("copy")?.cast::<PyArray1<T>>()?.to_vec()?),
+        Err(_) => Ok(array.call_method0("copy")?.cast::<PyArray1<T>>()?.to_vec()?.into()),
     }
 }
 
 /// A sequence's integers, one by one; an error says which does not fit, and what was expected.
-fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<Vec<T>>
+fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[T; 4]>>
 where
     T: Element + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
@@ -75,7 +77,8 @@ where
             |item: PyResult<Bound<'py, PyAny>>| item.is_ok_and(|item| item.extract::<T>().is_err());
         let at = sequence.try_iter().ok().and_then(|mut items| items.position(misfits));
         let which = at.map_or_else(|| "an item".into(), |at| format!("item {at}"));
-        let message = format!("{which} is no {}: {}", dtype::<T>(py), error.value(py));
+        let message =
+            format!("expected {} integers, {which} is none: {}", dtype::<T>(py), error.value(py));
         if error.is_instance_of::<PyOverflowError>(py) {
             PyOverflowError::new_err(message)
         } else if error.is_instance_of::<PyTypeError>(py) {

@@ -25,6 +25,7 @@ mod prefix_cache;
 mod recording;
 mod repr;
 mod request;
+mod request_id;
 mod rerun;
 mod scheduler;
 mod views;

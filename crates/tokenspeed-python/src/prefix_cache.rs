@@ -63,7 +63,7 @@ impl Scheduler {
         #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
         page_offsets: Integers<i64>,
     ) -> PyResult<()> {
-        let (group_ids, page_offsets) = (group_ids.0, page_offsets.0);
+        let (group_ids, page_offsets) = (group_ids.0.into_vec(), page_offsets.0.into_vec());
         let keys = StorageKeys { group_ids, content_hashes, page_offsets };
         self.core.call(
             py,
@@ -83,7 +83,7 @@ impl Scheduler {
         #[pyo3(from_py_with = items::of)] content_hashes: Vec<String>,
         page_offsets: Integers<i64>,
     ) -> PyResult<()> {
-        let (group_ids, page_offsets) = (group_ids.0, page_offsets.0);
+        let (group_ids, page_offsets) = (group_ids.0.into_vec(), page_offsets.0.into_vec());
         let keys = StorageKeys { group_ids, content_hashes, page_offsets };
         self.core.call(
             py,

@@ -51,7 +51,7 @@ impl From<&RequestSpec> for tokenspeed_scheduler::RequestSpec {
     fn from(spec: &RequestSpec) -> Self {
         tokenspeed_scheduler::RequestSpec {
             request_id: spec.request_id.get(),
-            tokens: spec.tokens.get().0,
+            tokens: spec.tokens.get().0.into_vec(),
             max_new_tokens: spec.max_new_tokens.get(),
         }
     }

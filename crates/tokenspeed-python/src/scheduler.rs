@@ -106,7 +106,7 @@ impl Scheduler {
         self.core.call(
             py,
             handles.0.len() > QUICK_DECODES,
-            (named(handles), tokens.0, offsets.0),
+            (named(handles), tokens.0.into_vec(), offsets.0.into_vec()),
             |(handles, tokens, offsets)| Call::AdvanceResults {
                 handles: handles.into(),
                 tokens: tokens.into(),

@@ -9,7 +9,7 @@ use tokenspeed_scheduler::{
     RequestSpec, Role, SchedulerConfig, StorageKeys,
 };
 
-fn id() -> String {
+fn id() -> std::sync::Arc<str> {
     "a \"name\"\n".into()
 }
 
@@ -17,8 +17,8 @@ fn events() -> Vec<Event> {
     vec![
         Event::ExtendResult {
             request_id: id(),
-            tokens: vec![0, -1, i32::MAX],
-            spec_candidate_ids: vec![i32::MIN],
+            tokens: vec![0, -1, i32::MAX].into(),
+            spec_candidate_ids: vec![i32::MIN].into(),
         },
         Event::Finish { request_id: id() },
         Event::Abort { request_id: id() },
@@ -39,7 +39,8 @@ fn calls() -> Vec<(Call<'static>, Answer)> {
         content_hashes: vec!["00".into(), String::new()],
         page_offsets: vec![i64::MAX, 0],
     };
-    let specs = vec![RequestSpec { request_id: id(), tokens: vec![1, 2], max_new_tokens: -3 }];
+    let specs =
+        vec![RequestSpec { request_id: id().to_string(), tokens: vec![1, 2], max_new_tokens: -3 }];
     vec![
         (Call::SubmitRequests(specs.into()), Answer::Refused("negative_budget".into())),
         (Call::SubmitRequests(Vec::new().into()), Answer::Done),
@@ -67,7 +68,7 @@ fn config() -> SchedulerConfig {
         role: Role::D,
         enable_l3_storage: true,
         cache_groups: vec![CacheGroupConfig {
-            group_id: id(),
+            group_id: id().to_string(),
             retention: CacheRetention::SlidingWindow,
             sliding_window_tokens: Some(5),
             family: CacheGroupFamily::State,

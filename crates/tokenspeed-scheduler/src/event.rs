@@ -1,6 +1,12 @@
 //! What comes in: events that an engine reports (`api.md`, "Requests and events").
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+/// Token ids of one result: those of a plain step take no memory of their own.
+pub type TokenIds = SmallVec<[i32; 4]>;
 
 /// One report. Ids of requests and operations that are gone are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -9,31 +15,31 @@ pub enum Event {
     /// A forward's result has landed; `tokens` is empty for an intermediate chunk.
     ExtendResult {
         /// Whose.
-        request_id: String,
+        request_id: Arc<str>,
         /// What was sampled or accepted.
-        tokens: Vec<i32>,
+        tokens: TokenIds,
         /// The drafter's candidates for the next step.
-        spec_candidate_ids: Vec<i32>,
+        spec_candidate_ids: TokenIds,
     },
     /// The request is done.
     Finish {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
     },
     /// The client gave up.
     Abort {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
     },
     /// The engine takes the request's blocks: what they should hold did not arrive.
     Retract {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
     },
     /// The next decode admission asks for so many tokens, if that is more than it needs.
     UpdateReserveNumTokens {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
         /// Tokens, at least 0, at most what the bound on one request leaves.
         reserve_num_tokens: i64,
     },
@@ -52,22 +58,22 @@ pub enum Event {
     /// Prefill and decode role: the peers have found each other.
     Bootstrapped {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
     },
     /// The transfer to or from the peer failed.
     TransferFailed {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
     },
     /// The transfer ended.
     TransferSucceeded {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
     },
     /// Decode role: the peer has written the prompt's blocks.
     RemotePrefillDone {
         /// Which.
-        request_id: String,
+        request_id: Arc<str>,
         /// The prompt's first sampled token.
         bootstrap_token: i32,
     },

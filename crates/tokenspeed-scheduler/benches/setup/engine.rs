@@ -149,7 +149,7 @@ impl Engine {
 
     /// Ends these requests; what they computed stays cached.
     pub fn finish(&mut self, ids: Vec<String>) {
-        let finish = |request_id| Event::Finish { request_id };
+        let finish = |id: String| Event::Finish { request_id: id.into() };
         let events: Vec<Event> = ids.into_iter().map(finish).collect();
         self.scheduler.advance(events).expect("complete prompts");
     }
@@ -169,9 +169,9 @@ impl Engine {
 
     fn feed_events(&mut self, plan: &ExecutionPlan, samples: &[usize]) -> Duration {
         let result = |(id, &tokens): (&std::sync::Arc<str>, &usize)| Event::ExtendResult {
-            request_id: id.to_string(),
-            tokens: vec![SAMPLE; tokens],
-            spec_candidate_ids: Vec::new(),
+            request_id: id.clone(),
+            tokens: vec![SAMPLE; tokens].into(),
+            spec_candidate_ids: Default::default(),
         };
         let events: Vec<Event> = plan.batch.request_ids.iter().zip(samples).map(result).collect();
         let (feedback, landed) = timed(|| self.scheduler.advance(events));

@@ -164,6 +164,12 @@ impl RequestSet {
         self.by_id.find(hash_of(id), |&key| *self[key].id == *id).copied()
     }
 
+    /// Whether a request is still here that was found before. Its place is not yet another's unless one was
+    /// submitted since.
+    pub fn is_live(&self, key: RequestKey) -> bool {
+        self.places[key.0 as usize].is_some()
+    }
+
     /// The retracted request that a handle last named.
     pub fn find_retracted(&self, handle: Handle) -> Option<RequestKey> {
         self.retracted.get(&handle).copied()

@@ -18,16 +18,18 @@ impl Scheduler {
     pub fn advance(&mut self, events: impl AsRef<[Event]>) -> Result<()> {
         let events = events.as_ref();
         let mut foresight = Foresight::for_events(events.len());
-        for event in events {
-            self.foresee(event, &mut foresight)?;
-        }
-        for event in events {
-            self.carry_out(event);
+        let keys: Vec<Option<RequestKey>> = events
+            .iter()
+            .map(|event| self.foresee(event, &mut foresight))
+            .collect::<Result<_>>()?;
+        for (event, key) in events.iter().zip(keys) {
+            self.carry_out(event, key);
         }
         self.verify()
     }
 
-    fn carry_out(&mut self, event: &Event) {
+    /// One event, and the request that it was found to be about. Nobody takes a request's place meanwhile.
+    fn carry_out(&mut self, event: &Event, key: Option<RequestKey>) {
         match *event {
             Event::WriteBackDone { op_id } => {
                 self.cache.complete_transfer(op_id, true);
@@ -42,7 +44,7 @@ impl Scheduler {
             }
             _ => {}
         }
-        let Some(key) = event.request_id().and_then(|id| self.requests.find(id)) else {
+        let Some(key) = key.filter(|&key| self.requests.is_live(key)) else {
             return;
         };
         // Who was given up is gone for all but its peer.

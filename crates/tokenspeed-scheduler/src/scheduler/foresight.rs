@@ -142,18 +142,23 @@ impl Expected {
 }
 
 impl Scheduler {
-    /// Looks at one event of a list.
-    pub(super) fn foresee(&self, event: &Event, foresight: &mut Foresight) -> Result<()> {
+    /// Looks at one event of a list, and finds the live request that it is about.
+    pub(super) fn foresee(
+        &self,
+        event: &Event,
+        foresight: &mut Foresight,
+    ) -> Result<Option<RequestKey>> {
         let Some(id) = event.request_id() else {
-            return self.foresee_acknowledgement(event, foresight);
+            self.foresee_acknowledgement(event, foresight)?;
+            return Ok(None);
         };
         let Some(key) = self.requests.find(id) else {
-            return Ok(());
+            return Ok(None);
         };
         let request = &self.requests[key];
         let now = foresight.of(key, request);
         if !now.live || now.state == State::Draining {
-            return Ok(());
+            return Ok(Some(key));
         }
         let before = *now;
         if !now.take(event, self, request)? {
@@ -177,7 +182,7 @@ impl Scheduler {
             }
             _ => {}
         }
-        Ok(())
+        Ok(Some(key))
     }
 
     fn foresee_acknowledgement(&self, event: &Event, foresight: &mut Foresight) -> Result<()> {

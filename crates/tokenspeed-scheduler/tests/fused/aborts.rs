@@ -47,7 +47,11 @@ fn end_amid_results(rounds: u64, retracts: bool) -> bool {
         for tokens in &late {
             let request_id = "a".into();
             let (tokens, spec_candidate_ids) = (tokens.clone(), Vec::new());
-            let event = Event::ExtendResult { request_id, tokens, spec_candidate_ids };
+            let event = Event::ExtendResult {
+                request_id,
+                tokens: tokens.into(),
+                spec_candidate_ids: spec_candidate_ids.into(),
+            };
             engine.advance(vec![event]).expect("it is late");
         }
         assert_eq!(engine.scheduler.request_token_size("a"), size);

@@ -114,7 +114,7 @@ impl Engine {
         let withheld = self.withheld.iter().filter(|(_, ids)| ids.iter().any(|other| other == id));
         let alive = |id: &&String| self.lives[*id].outcome.is_none();
         let together = withheld.flat_map(|(_, ids)| ids).filter(alive);
-        let retract = |id: &String| Event::Retract { request_id: id.clone() };
+        let retract = |id: &String| Event::Retract { request_id: id.as_str().into() };
         let mut events: Vec<Event> = together.map(retract).collect();
         events.push(Event::Abort { request_id: id.into() });
         self.advance(events).expect("any state may abort");
@@ -338,21 +338,23 @@ impl Engine {
                     life.landed += tokens.len();
                 }
                 events.push(Event::ExtendResult {
-                    request_id: id.clone(),
-                    tokens,
-                    spec_candidate_ids: Vec::new(),
+                    request_id: id.as_str().into(),
+                    tokens: tokens.into(),
+                    spec_candidate_ids: Default::default(),
                 });
             }
             let has_all = life.output() as i64 >= life.asked.output;
             if self.clients_finish && has_all && life.outcome.is_none() {
                 life.outcome = Some(Outcome::Finished);
-                events.push(Event::Finish { request_id: id.clone() });
+                events.push(Event::Finish { request_id: id.as_str().into() });
             }
         }
         while self.withheld.front().is_some_and(|&(due, _)| due <= self.round) {
             let (_, ids) = self.withheld.pop_front().expect("a front was seen");
             self.device.withheld -= 1;
-            events.extend(ids.into_iter().map(|request_id| Event::Retract { request_id }));
+            events.extend(
+                ids.into_iter().map(|request_id| Event::Retract { request_id: request_id.into() }),
+            );
         }
         while self.acks.front().is_some_and(|&(due, _)| due <= self.round) {
             let (_, op_id) = self.acks.pop_front().expect("a front was seen");

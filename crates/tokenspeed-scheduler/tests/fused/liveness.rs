@@ -14,8 +14,8 @@ use crate::world::{Asked, R, World, mix};
 fn result(id: &str, tokens: &[i32]) -> Event {
     Event::ExtendResult {
         request_id: id.into(),
-        tokens: tokens.to_vec(),
-        spec_candidate_ids: Vec::new(),
+        tokens: tokens.into(),
+        spec_candidate_ids: Default::default(),
     }
 }
 

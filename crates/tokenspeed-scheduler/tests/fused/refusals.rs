@@ -9,8 +9,8 @@ use crate::world::{R, World};
 fn result(id: &str, tokens: &[i32]) -> Event {
     Event::ExtendResult {
         request_id: id.into(),
-        tokens: tokens.to_vec(),
-        spec_candidate_ids: Vec::new(),
+        tokens: tokens.into(),
+        spec_candidate_ids: Default::default(),
     }
 }
 

@@ -11,8 +11,8 @@ use crate::world::{R, World};
 fn result(tokens: &[i32]) -> Vec<Event> {
     vec![Event::ExtendResult {
         request_id: "a".into(),
-        tokens: tokens.to_vec(),
-        spec_candidate_ids: Vec::new(),
+        tokens: tokens.into(),
+        spec_candidate_ids: Default::default(),
     }]
 }
 

@@ -85,7 +85,11 @@ impl Engine {
 
     pub fn result(&mut self, id: &str, tokens: &[i32]) {
         let (request_id, tokens) = (id.into(), tokens.to_vec());
-        self.tell(Event::ExtendResult { request_id, tokens, spec_candidate_ids: Vec::new() });
+        self.tell(Event::ExtendResult {
+            request_id,
+            tokens: tokens.into(),
+            spec_candidate_ids: Default::default(),
+        });
     }
 
     pub fn landed(&mut self, id: &str) {

@@ -291,8 +291,8 @@ fn a_load_ends_once_in_a_list() {
     let finish = Event::Finish { request_id: "b".into() };
     let result = Event::ExtendResult {
         request_id: "b".into(),
-        tokens: vec![1, 2, 3],
-        spec_candidate_ids: Vec::new(),
+        tokens: vec![1, 2, 3].into(),
+        spec_candidate_ids: Default::default(),
     };
     for (role, next) in [(Role::P, finish), (Role::Fused, result)] {
         let mut engine = Engine::new(&with_host(role));

@@ -143,8 +143,8 @@ fn one_result_too_many_is_refused() {
         let before = format!("{:?}", engine.scheduler());
         let again = Event::ExtendResult {
             request_id: "a".into(),
-            tokens: vec![7],
-            spec_candidate_ids: Vec::new(),
+            tokens: vec![7].into(),
+            spec_candidate_ids: Default::default(),
         };
         let refused = engine.try_tell(again);
         assert_eq!(refused, Err(Error::ResultNotOwed { request_id: "a".into() }));

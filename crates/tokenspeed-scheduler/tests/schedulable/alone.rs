@@ -123,7 +123,7 @@ impl<'c> Alone<'c> {
                 self.land();
             }
         }
-        self.events.push(Event::Retract { request_id: self.id.clone() });
+        self.events.push(Event::Retract { request_id: self.id.as_str().into() });
         self.run_to_end("taken")
     }
 
@@ -152,7 +152,7 @@ impl<'c> Alone<'c> {
                 landing = Some(id);
                 break;
             }
-            self.events.push(Event::Abort { request_id: id });
+            self.events.push(Event::Abort { request_id: id.into() });
         }
         let Some(landing) = landing else { return Ok(()) };
         self.peer_is_busy = true;
@@ -166,7 +166,7 @@ impl<'c> Alone<'c> {
             }
         }
         self.peer_is_busy = false;
-        self.events.push(Event::TransferFailed { request_id: landing });
+        self.events.push(Event::TransferFailed { request_id: landing.into() });
         self.run_to_end("retracted")
     }
 
@@ -182,7 +182,7 @@ impl<'c> Alone<'c> {
         }
         self.steps += 1;
         if self.config.role.decodes() && self.produced >= self.wanted() {
-            self.events.push(Event::Finish { request_id: self.id.clone() });
+            self.events.push(Event::Finish { request_id: self.id.as_str().into() });
             let events = std::mem::take(&mut self.events);
             self.scheduler.advance(events).map_err(|e| e.to_string())?;
             let plan = self.plan()?;
@@ -212,9 +212,9 @@ impl<'c> Alone<'c> {
         }
         self.produced += count;
         self.events.push(Event::ExtendResult {
-            request_id: self.id.clone(),
+            request_id: self.id.as_str().into(),
             tokens: (0..count as i32).map(|at| 10_000 + at).collect(),
-            spec_candidate_ids: Vec::new(),
+            spec_candidate_ids: Default::default(),
         });
     }
 
@@ -255,11 +255,14 @@ impl<'c> Alone<'c> {
         {
             self.produced += 1;
             let request_id = self.id.clone();
-            self.events.push(Event::RemotePrefillDone { request_id, bootstrap_token: 10_000 });
+            self.events.push(Event::RemotePrefillDone {
+                request_id: request_id.into(),
+                bootstrap_token: 10_000,
+            });
         }
         if plan.remote_decode.is_some() {
             let request_id = self.id.clone();
-            let done = Event::TransferSucceeded { request_id };
+            let done = Event::TransferSucceeded { request_id: request_id.into() };
             self.scheduler.advance(vec![done]).map_err(|e| e.to_string())?;
             return Ok(Some(End::HandedOver));
         }

@@ -74,12 +74,12 @@ impl Play<'_> {
             let late =
                 life.asked.abort_after.is_some_and(|after| round >= life.asked.arrival + after);
             if clients_finish(self.role()) && life.produced >= life.asked.output {
-                events.push(Event::Finish { request_id: id.clone() });
+                events.push(Event::Finish { request_id: id.as_str().into() });
                 self.end(&id);
             } else if late {
                 self.abort(id, &mut events);
             } else if self.role().transfers() && self.r.one_in(self.world.peer_loss) {
-                events.push(Event::TransferFailed { request_id: id.clone() });
+                events.push(Event::TransferFailed { request_id: id.as_str().into() });
                 self.end(&id);
             } else {
                 self.meddle(id, &mut events);
@@ -110,15 +110,15 @@ impl Play<'_> {
             life.last_token = tokens.last().copied().unwrap_or(life.last_token);
             events.push(Event::ExtendResult {
                 request_id: id.into(),
-                tokens,
-                spec_candidate_ids: life.candidates.clone(),
+                tokens: tokens.into(),
+                spec_candidate_ids: life.candidates.clone().into(),
             });
         }
     }
 
     /// A client gives up, at any point.
     fn abort(&mut self, id: String, events: &mut Vec<Event>) {
-        events.push(Event::Abort { request_id: id.clone() });
+        events.push(Event::Abort { request_id: id.as_str().into() });
         self.end(&id);
         self.part(id);
     }
@@ -127,7 +127,7 @@ impl Play<'_> {
     fn part(&mut self, id: String) {
         if self.role().transfers() {
             let due = self.round + 1 + self.r.below(self.world.peer_lag);
-            self.owed.push((due, Said::Word(Event::TransferFailed { request_id: id })));
+            self.owed.push((due, Said::Word(Event::TransferFailed { request_id: id.into() })));
         }
     }
 
@@ -137,14 +137,15 @@ impl Play<'_> {
         let idle = life.out.is_empty() && life.produced > 0;
         if self.world.config.role == Role::Fused && idle && self.r.one_in(60) {
             life.decoding = false;
-            events.push(Event::Retract { request_id: id.clone() });
+            events.push(Event::Retract { request_id: id.as_str().into() });
             self.judge.retracted_by_engine(&id);
         } else if life.decoding && self.r.one_in(30) {
             let width = self.world.config.decode_input_tokens as u64;
             let reserve_num_tokens = self.r.below(width + 1) as i64;
-            events.push(Event::UpdateReserveNumTokens { request_id: id, reserve_num_tokens });
+            events
+                .push(Event::UpdateReserveNumTokens { request_id: id.into(), reserve_num_tokens });
         } else if self.world.config.role == Role::D && life.decoding && self.r.one_in(100) {
-            events.push(Event::TransferSucceeded { request_id: id.clone() });
+            events.push(Event::TransferSucceeded { request_id: id.as_str().into() });
             self.end(&id);
         }
     }
@@ -158,7 +159,7 @@ impl Play<'_> {
             Said::Withheld(id) => {
                 if self.lives.contains_key(&id) {
                     self.judge.retracted_by_engine(&id);
-                    events.push(Event::Retract { request_id: id });
+                    events.push(Event::Retract { request_id: id.into() });
                 }
             }
             Said::Word(event) => {
@@ -192,7 +193,11 @@ impl Play<'_> {
         for out in life.out.into_iter().filter(|out| out.due < LOST) {
             let tokens = vec![1; out.tokens_max.min(1) as usize];
             let (request_id, spec_candidate_ids) = (id.to_string(), Vec::new());
-            let late = Event::ExtendResult { request_id, tokens, spec_candidate_ids };
+            let late = Event::ExtendResult {
+                request_id: request_id.into(),
+                tokens: tokens.into(),
+                spec_candidate_ids: spec_candidate_ids.into(),
+            };
             self.owed.push((out.due, Said::Word(late)));
         }
         // Its forward was run all the same: nothing is left to withhold.
@@ -278,7 +283,7 @@ impl Play<'_> {
             let due = self.round + 1 + self.r.below(self.world.peer_lag);
             let life = self.lives.get_mut(&**id).expect("it lives");
             life.decoding = false;
-            let word = Event::RemotePrefillDone { request_id: id.to_string(), bootstrap_token };
+            let word = Event::RemotePrefillDone { request_id: id.clone(), bootstrap_token };
             self.owed.push((due, Said::Word(word)));
         }
     }
@@ -296,7 +301,7 @@ impl Play<'_> {
                 return Err(format!("'{id}' is handed over with {sent:?}"));
             }
             let due = self.round + 1 + self.r.below(self.world.peer_lag);
-            let word = Event::TransferSucceeded { request_id: id.to_string() };
+            let word = Event::TransferSucceeded { request_id: id.clone() };
             self.owed.push((due, Said::Word(word)));
         }
         Ok(())
@@ -314,9 +319,12 @@ impl Play<'_> {
             }
             self.lives.get_mut(&id).expect("it lives").out.clear();
             self.end(&id);
-            self.owed.push((self.round + 1, Said::Word(Event::Abort { request_id: id.clone() })));
+            self.owed.push((
+                self.round + 1,
+                Said::Word(Event::Abort { request_id: id.as_str().into() }),
+            ));
             if self.role().transfers() {
-                let last = Event::TransferFailed { request_id: id };
+                let last = Event::TransferFailed { request_id: id.into() };
                 self.owed.push((self.round + 2, Said::Word(last)));
             }
         }

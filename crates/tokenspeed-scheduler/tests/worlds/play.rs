@@ -114,7 +114,7 @@ impl<'w> Play<'w> {
                 self.lives.insert(id.clone(), Life::new(asked));
                 self.judge.submitted(&asked.spec);
                 if self.world.config.role.transfers() {
-                    let met = Event::Bootstrapped { request_id: id.clone() };
+                    let met = Event::Bootstrapped { request_id: id.as_str().into() };
                     let due = self.round + self.r.below(self.world.peer_lag);
                     self.owed.push((due, Said::Word(met)));
                 }
