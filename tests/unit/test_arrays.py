@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_an_overflow(layout: Callable[[list[int]], Any], ou
     with pytest.raises(OverflowError, match="int32"):
         RequestSpec("a", given)
     with pytest.raises(OverflowError, match="int32 integers, item 1 is none"):
-        RequestSpec("a", layout([0, outside]))
+        RequestSpec("a", [0, outside])
     with pytest.raises(OverflowError, match="int32"):
         scheduler.advance_results([1], given, [0, 1])
     if not 0 <= outside < 2**64:
