@@ -17,7 +17,7 @@ from .play import play
 from .player import MakeSide
 from .report import Tally, print_failure, story
 from .shrink import shrink
-from .side import Side
+from .side import Side, what_is_missing
 from .workers import Pool
 from .world import ROLES, World
 
@@ -44,11 +44,14 @@ The exit code is 1 if a difference is unexplained or a world does not end on our
 
 def main(arguments: list[str] | None = None) -> int:
     """Plays what the command line asks for; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     os.environ.setdefault("SPDLOG_LEVEL", "off")
     console = Console()
     ours = partial(Side, options.ours, policy=options.policy.capitalize())
     alone = options.theirs == "none" or options.policy != POLICIES[0]
+    if not alone and (missing := what_is_missing(options.theirs)):
+        parser.error(missing)
     theirs = None if alone else partial(Side, options.theirs)
     first, last = options.seeds if options.seed is None else (options.seed, options.seed + 1)
     worlds = [world_from_seed(s, options.role, options.family) for s in range(first, last)]

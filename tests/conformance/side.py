@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
 
 from .events import (
@@ -23,6 +24,16 @@ from .events import (
 from .plan import Plan, read_plan
 from .storage import Key
 from .world import Group, Request, World
+
+
+def what_is_missing(module: str) -> str | None:
+    """What to say to whom wants to play a module that is not installed."""
+    if find_spec(module):
+        return None
+    return (
+        f"{module} is not installed: `pip install tokenspeed-scheduler==0.1.24` for the reference, "
+        "or `--theirs none`"
+    )
 
 
 class Side:

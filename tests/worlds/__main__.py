@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.conformance.__main__ import POLICIES
 from tests.conformance.player import MakeSide
-from tests.conformance.side import Side
+from tests.conformance.side import Side, what_is_missing
 from tests.conformance.workers import Pool
 
 from .endings import Ending, ending_of
@@ -47,7 +47,8 @@ The exit code is 1 if a world does not end on our side.
 
 def main(arguments: list[str] | None = None) -> int:
     """Plays what the command line asks for; returns the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     os.environ.setdefault("SPDLOG_LEVEL", "off")
     console = Console()
     wide = Console(width=max(console.width, 120))
@@ -58,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         ours: partial(Mirrored, options.ours, policy=options.policy.capitalize())
     }
     if options.theirs != "none" and compared:
+        if missing := what_is_missing(options.theirs):
+            parser.error(missing)
         sides[options.theirs] = partial(Side, options.theirs)
     state = State(options.state)
     started_s = time.monotonic()

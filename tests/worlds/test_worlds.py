@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.__main__ import main as conformance
 from tests.conformance.plan import Plan
 from tests.conformance.play import FINISHES, play
 
@@ -68,6 +70,15 @@ def test_a_run_goes_on_where_it_was_left(
     state = State(path)
     assert state.missing(range(12), OURS) == []
     assert {entry.ending for entry in state.of(range(12), OURS)} == {Ending.FINISHED}
+
+
+@pytest.mark.parametrize("command", [main, conformance])
+def test_who_is_not_installed_is_said_at_once(
+    command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(["--theirs", "nowhere", "--seeds", "0:1"])
+    assert "nowhere is not installed" in capsys.readouterr().err
 
 
 def test_every_nine_worlds_are_of_every_role_and_family() -> None:
