@@ -27,8 +27,8 @@ from .world import Group, Request, World
 
 
 def what_is_missing(module: str) -> str | None:
-    """What to say to whom wants to play a module that is not installed."""
-    if find_spec(module):
+    """What to tell someone who wants to play `module`; None where it is installed."""
+    if find_spec(module.partition(".")[0]):
         return None
     return (
         f"{module} is not installed: `pip install tokenspeed-scheduler==0.1.24` for the reference, "

@@ -168,7 +168,7 @@ def test_table_tells_every_number_with_its_unit(report):
         "2.50 s",
         "10 pages, 50 KiB",
         "12.8 %",
-        "2, of 1 requests",
+        "2 in 1 requests",
         "Refused: 1, for example request '2' is too large",
     ):
         assert words in text

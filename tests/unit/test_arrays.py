@@ -178,6 +178,8 @@ def test_what_is_no_list_of_integers_is_a_type_error(given: Any) -> None:
     scheduler = Scheduler(config())
     with pytest.raises(TypeError, match=r"expected .*int32"):
         RequestSpec("a", given)
+    with pytest.raises(TypeError, match="int32 integers, item 1 is not one"):
+        RequestSpec("a", [0, "x"])
     with pytest.raises(TypeError, match=r"expected .*int32"):
         scheduler.prefix_hashes_for_tokens(given)
     with pytest.raises(TypeError, match=r"expected .*uint64"):
@@ -193,7 +195,7 @@ def test_what_does_not_fit_is_an_overflow(layout: Callable[[list[int]], Any], ou
     scheduler = Scheduler(config())
     with pytest.raises(OverflowError, match="int32"):
         RequestSpec("a", given)
-    with pytest.raises(OverflowError, match="int32 integers, item 1 is none"):
+    with pytest.raises(OverflowError, match="int32 integers, item 1 is not one"):
         RequestSpec("a", [0, outside])
     with pytest.raises(OverflowError, match="int32"):
         scheduler.advance_results([1], given, [0, 1])

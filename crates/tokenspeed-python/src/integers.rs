@@ -9,14 +9,16 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 use pyo3::{Borrowed, IntoPyObjectExt};
-
 use smallvec::SmallVec;
 
 use crate::items;
 
 /// Integers, owned, and in place while they are few; a list on the Python side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Integers<T>(pub SmallVec<[T; 4]>);
+pub struct Integers<T>(pub Few<T>);
+
+/// As the core's `TokenIds`, so that tokens are handed over as they are.
+type Few<T> = SmallVec<[T; 4]>;
 
 /// Token ids.
 pub type Tokens = Integers<i32>;
@@ -58,7 +60,7 @@ where
 }
 
 /// An array's integers in its own order, whatever its strides and its alignment.
-fn whole<T: Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyResult<SmallVec<[T; 4]>> {
+fn whole<T: Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyResult<Few<T>> {
     match array.to_vec() {
         Ok(integers) => Ok(integers.into()),
         // Strided, reversed or unaligned: NumPy's copy is none of these.
@@ -67,25 +69,25 @@ fn whole<T: Element + Copy>(array: &Bound<'_, PyArray1<T>>) -> PyResult<SmallVec
 }
 
 /// A sequence's integers, one by one; an error says which does not fit, and what was expected.
-fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<SmallVec<[T; 4]>>
+fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<Few<T>>
 where
     T: Element + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     items::of(sequence).map_err(|error| {
         let py = sequence.py();
+        let new_error: fn(String) -> PyErr = if error.is_instance_of::<PyOverflowError>(py) {
+            PyOverflowError::new_err
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            PyTypeError::new_err
+        } else {
+            return error;
+        };
         let misfits =
             |item: PyResult<Bound<'py, PyAny>>| item.is_ok_and(|item| item.extract::<T>().is_err());
         let at = sequence.try_iter().ok().and_then(|mut items| items.position(misfits));
         let which = at.map_or_else(|| "an item".into(), |at| format!("item {at}"));
-        let message =
-            format!("expected {} integers, {which} is none: {}", dtype::<T>(py), error.value(py));
-        if error.is_instance_of::<PyOverflowError>(py) {
-            PyOverflowError::new_err(message)
-        } else if error.is_instance_of::<PyTypeError>(py) {
-            PyTypeError::new_err(message)
-        } else {
-            error
-        }
+        let expected = dtype::<T>(py);
+        new_error(format!("expected {expected} integers, {which} is not one: {}", error.value(py)))
     })
 }
 

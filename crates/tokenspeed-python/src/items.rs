@@ -19,7 +19,7 @@ where
     }
     let extract = |item: Bound<'py, PyAny>| item.extract().map_err(Into::into);
     match sequence.cast_exact::<PyList>() {
-        // Without an iterator, which takes longer to make than the one token of a result to read.
+        // Without Python's iterator, which takes longer to make than the one token of a result to read.
         Ok(list) => list.iter().map(extract).collect(),
         Err(_) => sequence.try_iter()?.map(|item| extract(item?)).collect(),
     }

@@ -1,12 +1,13 @@
 //! The id that an event names its request by.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use pyo3::{Borrowed, PyErr};
 
-/// An id that is shared by the copies of an event; a str on the Python side.
+/// An id that an event and its copy in the core share; a str on the Python side.
 #[derive(Debug, Clone, Default)]
 pub struct RequestId(pub Arc<str>);
 
@@ -14,14 +15,14 @@ impl<'py> FromPyObject<'_, 'py> for RequestId {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(RequestId(Arc::from(&*value.extract::<std::borrow::Cow<'_, str>>()?)))
+        Ok(RequestId(value.extract::<&str>()?.into()))
     }
 }
 
 impl<'py> IntoPyObject<'py> for RequestId {
     type Target = PyString;
     type Output = Bound<'py, PyString>;
-    type Error = std::convert::Infallible;
+    type Error = Infallible;
 
     fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
         Ok(PyString::new(py, &self.0))

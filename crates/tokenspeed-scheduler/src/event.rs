@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Token ids of one result: those of a plain step take no memory of their own.
+/// Token ids of one result. Up to four take no memory of their own: as many as fit into what a `Vec` takes.
 pub type TokenIds = SmallVec<[i32; 4]>;
 
 /// One report. Ids of requests and operations that are gone are ignored.

@@ -37,7 +37,7 @@ def sections(report: Report) -> list[tuple[str, list[Row]]]:
     )
     retractions = units.count(cache.retractions)
     if cache.retractions:
-        retractions += f", of {units.count(cache.retracted_requests)} requests"
+        retractions += f" in {units.count(cache.retracted_requests)} requests"
     recomputed = (
         f"{units.count(cache.recomputed_tokens)} tokens, {units.share(cache.recomputed_rate)}"
     )

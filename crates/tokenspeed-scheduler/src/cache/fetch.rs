@@ -79,10 +79,9 @@ impl Coordinator {
         let mut bounds = Bounds::all_of(pages);
         loop {
             let hit = self.probe_reachable(pages, bounds);
-            let lacks_host_place = bounds.total < pages.len();
             let slots: Vec<Slot> = self.host_slots(&hit, pages).collect();
             let Some((group, slot)) = self.first_without_place(&slots) else {
-                return Hit { lacks_host_place, ..hit };
+                return Hit { lacks_host_place: bounds.total < pages.len(), ..hit };
             };
             let geometry = &self.geometries[group];
             bounds.total = slot / geometry.blocks_per_page;

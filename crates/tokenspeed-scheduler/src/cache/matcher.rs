@@ -20,7 +20,8 @@ pub struct Hit {
     pub promotion_boundary_pages: Option<usize>,
     /// Pages from here on could change without changing the hit.
     pub horizon_pages: usize,
-    /// Whether the Host had no place for what would have been fetched beyond: it grows, unseen, with that place.
+    /// Whether the Host had no place for more that could be fetched: once it has, the hit is longer, and
+    /// nobody is told.
     pub lacks_host_place: bool,
     /// One a group.
     pub groups: Vec<GroupHit>,

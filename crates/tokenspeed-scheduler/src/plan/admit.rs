@@ -128,8 +128,8 @@ impl Round<'_> {
     fn note_refusal(&mut self, key: RequestKey, chunk: Chunk, hit: &Hit) {
         let request = &self.requests[key];
         // What the Host can take of a fetch changes unseen: such a prompt is tried every round.
-        let fetches = hit.lacks_host_place || self.cache.fetches(hit, &request.pages);
-        if request.state().admits_like_new_prompt() && !fetches {
+        let hangs_on_host = hit.lacks_host_place || self.cache.fetches(hit, &request.pages);
+        if request.state().admits_like_new_prompt() && !hangs_on_host {
             let mut refusal = least_need(self.rules, self.cache, request, chunk, hit);
             refusal.need = refusal.need.max(self.least_secured(key, hit));
             self.requests.waiting.refuse((request.submission, key), refusal);

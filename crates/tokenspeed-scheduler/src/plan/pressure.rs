@@ -26,7 +26,7 @@ use crate::request::{Request, RequestKey};
 /// soon after; more, and blocks stand idle. Found by playing `benches/goodput.py`, as the next is.
 const SECURED_STEPS_TOKENS: i64 = 128;
 
-/// The same while nobody comes, where an interruption costs little but copies.
+/// The same while nobody comes, where an interruption costs little but copies, of who may yet give way twice.
 const QUIET_STEPS_TOKENS: i64 = 4;
 
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
@@ -117,9 +117,9 @@ impl Round<'_> {
                 && self.requests[other].retractions < RETRACTIONS_MOST
         };
         let rank = |&other: &RequestKey| {
-            let lost =
-                if cheaply { self.requests[other].lost_tokens(self.rules.granularity) } else { 0 };
-            (Reverse(self.requests[other].retractions), Reverse(lost), age(other))
+            let request = &self.requests[other];
+            let lost = cheaply.then(|| request.lost_tokens(self.rules.granularity));
+            (Reverse(request.retractions), Reverse(lost), request.submission)
         };
         let victim = self.requests.local_residents().filter(gives_way).max_by_key(rank)?;
         if self.requests[victim].forwards_out > 0 {

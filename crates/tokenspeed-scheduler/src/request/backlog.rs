@@ -20,7 +20,7 @@ impl Backlog {
         }
     }
 
-    /// Rounds since the last round before which requests were submitted.
+    /// Rounds since the one that first knew of the last submission; 0 in that one.
     pub fn quiet_rounds(&self, round: u64) -> i64 {
         (round - self.quiet_since_round) as i64
     }

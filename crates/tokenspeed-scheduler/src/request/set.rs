@@ -164,8 +164,8 @@ impl RequestSet {
         self.by_id.find(hash_of(id), |&key| *self[key].id == *id).copied()
     }
 
-    /// Whether a request is still here that was found before. Its place is not yet another's unless one was
-    /// submitted since.
+    /// Whether a request that was found before is still here. To be asked before another is submitted: that
+    /// one may be given its place.
     pub fn is_live(&self, key: RequestKey) -> bool {
         self.places[key.0 as usize].is_some()
     }

@@ -4,7 +4,8 @@
 //! pool could hold the least it needs, a page that it names was cached, or the round has so little
 //! budget that it needs less. Everyone else is passed over without a look, so that a round costs the
 //! same over an empty line and over a long one (`cache.md` §9). No decision changes by it: whoever is
-//! passed over would have been refused.
+//! passed over would have been refused. (One that would fetch from L3, or that the Host had no place for,
+//! notes nothing and is tried each round: what the Host can take changes unseen.)
 
 use std::collections::BTreeSet;
 

@@ -28,7 +28,8 @@ impl Scheduler {
         self.verify()
     }
 
-    /// One event, and the request that it was found to be about. Nobody takes a request's place meanwhile.
+    /// Carries one event out. `key` is the request that it was found to be about: events submit none, so that
+    /// nobody takes its place meanwhile.
     fn carry_out(&mut self, event: &Event, key: Option<RequestKey>) {
         match *event {
             Event::WriteBackDone { op_id } => {

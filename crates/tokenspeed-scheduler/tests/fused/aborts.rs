@@ -45,12 +45,10 @@ fn end_amid_results(rounds: u64, retracts: bool) -> bool {
     if retracts {
         let late = engine.retract("a");
         for tokens in &late {
-            let request_id = "a".into();
-            let (tokens, spec_candidate_ids) = (tokens.clone(), Vec::new());
             let event = Event::ExtendResult {
-                request_id,
-                tokens: tokens.into(),
-                spec_candidate_ids: spec_candidate_ids.into(),
+                request_id: "a".into(),
+                tokens: tokens.as_slice().into(),
+                spec_candidate_ids: Default::default(),
             };
             engine.advance(vec![event]).expect("it is late");
         }

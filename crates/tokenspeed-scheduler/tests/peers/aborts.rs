@@ -47,10 +47,10 @@ fn a_request_that_was_given_up_is_its_peers_alone() {
     let error = engine.finish_by_handle(handle).expect_err("its peer writes");
     assert_eq!(error.code(), "unexpected_event");
     engine.abort("a");
-    let request_id = || "a".to_string();
-    engine.tell(Event::Finish { request_id: request_id().into() });
-    engine.tell(Event::Retract { request_id: request_id().into() });
-    engine.tell(Event::Abort { request_id: request_id().into() });
+    let request_id = || "a".into();
+    engine.tell(Event::Finish { request_id: request_id() });
+    engine.tell(Event::Retract { request_id: request_id() });
+    engine.tell(Event::Abort { request_id: request_id() });
     engine.finish_by_handle(handle).expect("it is gone");
     assert_eq!(engine.scheduler().active_lcm_blocks(), 4);
     assert_eq!(engine.round(), "-", "it does not come back");

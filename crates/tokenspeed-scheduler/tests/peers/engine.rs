@@ -84,9 +84,8 @@ impl Engine {
     }
 
     pub fn result(&mut self, id: &str, tokens: &[i32]) {
-        let (request_id, tokens) = (id.into(), tokens.to_vec());
         self.tell(Event::ExtendResult {
-            request_id,
+            request_id: id.into(),
             tokens: tokens.into(),
             spec_candidate_ids: Default::default(),
         });

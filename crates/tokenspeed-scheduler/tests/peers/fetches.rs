@@ -6,7 +6,7 @@ use crate::engine::{Engine, config, tokens};
 use crate::groups::{full, sliding};
 
 /// A prompt that was refused while the Host had no place for what it would fetch needs less once it has:
-/// it is looked at again, although no page was cached (`liveness.md`, "passed over for ever").
+/// it is looked at again, although none of its pages was cached (`liveness.md` 1: nobody waits for ever).
 #[test]
 fn a_fetch_that_found_no_place_on_the_host_is_tried_again() {
     let config = SchedulerConfig {

@@ -254,15 +254,12 @@ impl<'c> Alone<'c> {
             && *landing.request_ids[0] == *self.id
         {
             self.produced += 1;
-            let request_id = self.id.clone();
-            self.events.push(Event::RemotePrefillDone {
-                request_id: request_id.into(),
-                bootstrap_token: 10_000,
-            });
+            let request_id = self.id.as_str().into();
+            self.events.push(Event::RemotePrefillDone { request_id, bootstrap_token: 10_000 });
         }
         if plan.remote_decode.is_some() {
-            let request_id = self.id.clone();
-            let done = Event::TransferSucceeded { request_id: request_id.into() };
+            let request_id = self.id.as_str().into();
+            let done = Event::TransferSucceeded { request_id };
             self.scheduler.advance(vec![done]).map_err(|e| e.to_string())?;
             return Ok(Some(End::HandedOver));
         }

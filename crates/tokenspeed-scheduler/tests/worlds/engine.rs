@@ -192,11 +192,10 @@ impl Play<'_> {
         };
         for out in life.out.into_iter().filter(|out| out.due < LOST) {
             let tokens = vec![1; out.tokens_max.min(1) as usize];
-            let (request_id, spec_candidate_ids) = (id.to_string(), Vec::new());
             let late = Event::ExtendResult {
-                request_id: request_id.into(),
+                request_id: id.into(),
                 tokens: tokens.into(),
-                spec_candidate_ids: spec_candidate_ids.into(),
+                spec_candidate_ids: Default::default(),
             };
             self.owed.push((out.due, Said::Word(late)));
         }
