@@ -299,21 +299,6 @@ MUTANTS = (
         "a_fetch_that_found_no_place_on_the_host_is_tried_again",
     ),
     Mutant(
-        "who waits for budget is nobody's reason to retract (scheduler.md §2)",
-        "plan/prefill.rs",
-        "            !blocker_wanted || refusal.for_capacity &&"
-        " !self.requests[key].needs_empty_pool()",
-        "            !blocker_wanted || !self.requests[key].needs_empty_pool()",
-    ),
-    Mutant(
-        "who failed twice with the pool to itself is tried on an empty one (liveness.md 1)",
-        "plan/prefill.rs",
-        "            !blocker_wanted || refusal.for_capacity &&"
-        " !self.requests[key].needs_empty_pool()",
-        "            !blocker_wanted || refusal.for_capacity",
-        "fused",
-    ),
-    Mutant(
         "goodput: who gave way twice comes back to stay",
         "plan/pressure.rs",
         "            && self.requests[key].retractions + 1 < RETRACTIONS_MOST;",

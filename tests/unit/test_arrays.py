@@ -178,7 +178,7 @@ def test_what_is_no_list_of_integers_is_a_type_error(given: Any) -> None:
     scheduler = Scheduler(config())
     with pytest.raises(TypeError, match=r"expected .*int32"):
         RequestSpec("a", given)
-    with pytest.raises(TypeError, match="int32 integers, item 1 is not one"):
+    with pytest.raises(TypeError, match="int32 integers, but item 1 is 'x'"):
         RequestSpec("a", [0, "x"])
     with pytest.raises(TypeError, match=r"expected .*int32"):
         scheduler.prefix_hashes_for_tokens(given)
@@ -188,6 +188,22 @@ def test_what_is_no_list_of_integers_is_a_type_error(given: Any) -> None:
         scheduler.advance_results([], [], given)
 
 
+def test_an_iterator_that_always_raises_ends_all_the_same() -> None:
+    class Raises:
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> int:
+            raise TypeError("never")
+
+    class Odd(list[int]):
+        def __iter__(self) -> Any:
+            return Raises()
+
+    with pytest.raises(TypeError, match="never"):
+        RequestSpec("a", Odd([1]))
+
+
 @pytest.mark.parametrize("layout", [list, tuple, np.array, lambda ids: np.array(ids, dtype=object)])
 @pytest.mark.parametrize("outside", [2**31, -(2**31) - 1, 2**32, 2**63, 2**64, -(2**100)])
 def test_what_does_not_fit_is_an_overflow(layout: Callable[[list[int]], Any], outside: int) -> None:
@@ -195,7 +211,7 @@ def test_what_does_not_fit_is_an_overflow(layout: Callable[[list[int]], Any], ou
     scheduler = Scheduler(config())
     with pytest.raises(OverflowError, match="int32"):
         RequestSpec("a", given)
-    with pytest.raises(OverflowError, match="int32 integers, item 1 is not one"):
+    with pytest.raises(OverflowError, match=f"int32 integers, but item 1 is {outside}"):
         RequestSpec("a", [0, outside])
     with pytest.raises(OverflowError, match="int32"):
         scheduler.advance_results([1], given, [0, 1])

@@ -47,15 +47,15 @@ impl<'py, T: Clone + IntoPyObject<'py>> IntoPyObject<'py> for &Field<T> {
     }
 }
 
-/// Setters of a class's fields, `get_all` being its getters.
+/// Setters of a class's fields, `get_all` being its getters. What they take has the field's name, which errors tell.
 macro_rules! setters {
     ($class:ident: $($setter:ident($field:ident: $type:ty)),+ $(,)?) => {
         #[pyo3::pymethods]
         impl $class {
             $(
                 #[setter]
-                fn $setter(&self, value: $type) {
-                    self.$field.set(value);
+                fn $setter(&self, $field: $type) {
+                    self.$field.set($field);
                 }
             )+
         }

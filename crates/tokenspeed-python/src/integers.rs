@@ -20,6 +20,9 @@ pub struct Integers<T>(pub Few<T>);
 /// As the core's `TokenIds`, so that tokens are handed over as they are.
 type Few<T> = SmallVec<[T; 4]>;
 
+/// Characters of an item that an error shows.
+const SHOWN_CHARS: usize = 40;
+
 /// Token ids.
 pub type Tokens = Integers<i32>;
 
@@ -73,21 +76,36 @@ fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<Few<T>>
 where
     T: Element + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    items::of(sequence).map_err(|error| {
-        let py = sequence.py();
-        let new_error: fn(String) -> PyErr = if error.is_instance_of::<PyOverflowError>(py) {
-            PyOverflowError::new_err
-        } else if error.is_instance_of::<PyTypeError>(py) {
-            PyTypeError::new_err
-        } else {
-            return error;
+    let py = sequence.py();
+    let (mut fitting, mut misfit) = (0, None);
+    let integers = items::read(sequence, |item| match item.extract() {
+        Ok(integer) => {
+            fitting += 1;
+            Ok(integer)
+        }
+        Err(error) => {
+            misfit = Some(item);
+            Err(error)
+        }
+    });
+    integers.map_err(|error| {
+        let Some(misfit) = misfit else {
+            return error; // Of the sequence itself.
         };
-        let misfits =
-            |item: PyResult<Bound<'py, PyAny>>| item.is_ok_and(|item| item.extract::<T>().is_err());
-        let at = sequence.try_iter().ok().and_then(|mut items| items.position(misfits));
-        let which = at.map_or_else(|| "an item".into(), |at| format!("item {at}"));
+        let text = misfit.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
+        let text: String = text.chars().take(SHOWN_CHARS).collect();
         let expected = dtype::<T>(py);
-        new_error(format!("expected {expected} integers, {which} is not one: {}", error.value(py)))
+        let message = format!(
+            "expected {expected} integers, but item {fitting} is {text}: {}",
+            error.value(py)
+        );
+        if error.is_instance_of::<PyOverflowError>(py) {
+            PyOverflowError::new_err(message)
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            PyTypeError::new_err(message)
+        } else {
+            error
+        }
     })
 }
 

@@ -14,10 +14,17 @@ where
     C: IntoIterator + FromIterator<C::Item>,
     C::Item: FromPyObjectOwned<'py>,
 {
+    read(sequence, |item| item.extract().map_err(Into::into))
+}
+
+/// As `of`, each item read by `extract`.
+pub fn read<'py, T, C: FromIterator<T>>(
+    sequence: &Bound<'py, PyAny>,
+    mut extract: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<C> {
     if sequence.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("expected a list, got str"));
     }
-    let extract = |item: Bound<'py, PyAny>| item.extract().map_err(Into::into);
     match sequence.cast_exact::<PyList>() {
         // Without Python's iterator, which takes longer to make than the one token of a result to read.
         Ok(list) => list.iter().map(extract).collect(),

@@ -2,7 +2,7 @@
 //! refuses the list, and nothing has changed (`liveness.md` 4).
 
 use super::Scheduler;
-use super::foresight::Foresight;
+use super::foresight::{Foresight, Subject};
 use crate::cache::{Computed, StoreGuard};
 use crate::error::Result;
 use crate::event::Event;
@@ -18,36 +18,36 @@ impl Scheduler {
     pub fn advance(&mut self, events: impl AsRef<[Event]>) -> Result<()> {
         let events = events.as_ref();
         let mut foresight = Foresight::for_events(events.len());
-        let keys: Vec<Option<RequestKey>> = events
+        let subjects: Vec<Option<Subject>> = events
             .iter()
             .map(|event| self.foresee(event, &mut foresight))
             .collect::<Result<_>>()?;
-        for (event, key) in events.iter().zip(keys) {
-            self.carry_out(event, key);
+        for (event, subject) in events.iter().zip(subjects) {
+            match subject {
+                Some(Subject::Copy) => self.end_copy(event),
+                Some(Subject::Request(key)) if self.requests.is_live(key) => {
+                    self.carry_out(event, key);
+                }
+                _ => {}
+            }
         }
         self.verify()
     }
 
-    /// Carries one event out. `key` is the request that it was found to be about: events submit none, so that
-    /// nobody takes its place meanwhile.
-    fn carry_out(&mut self, event: &Event, key: Option<RequestKey>) {
+    /// Ends a copy that was under way before any of these events: none that they begin is known to anybody.
+    fn end_copy(&mut self, event: &Event) {
         match *event {
-            Event::WriteBackDone { op_id } => {
+            Event::WriteBackDone { op_id } | Event::LoadBackDone { op_id, success: true } => {
                 self.cache.complete_transfer(op_id, true);
-                return;
             }
-            Event::LoadBackDone { op_id, success } => {
-                match success {
-                    true => self.cache.complete_transfer(op_id, true),
-                    false => self.fail_load(op_id),
-                }
-                return;
-            }
+            Event::LoadBackDone { op_id, success: false } => self.fail_load(op_id),
             _ => {}
         }
-        let Some(key) = key.filter(|&key| self.requests.is_live(key)) else {
-            return;
-        };
+    }
+
+    /// Carries out one event about a request. Events submit none, so that nobody has taken its place since it
+    /// was found.
+    fn carry_out(&mut self, event: &Event, key: RequestKey) {
         // Who was given up is gone for all but its peer.
         if self.requests[key].state() == State::Draining && !event.is_peers_last_word() {
             return;

@@ -21,6 +21,15 @@ pub(super) struct Foresight {
     proven: FxHashSet<Basis>,
 }
 
+/// What an event is about, as it was found before any of its list was carried out.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Subject {
+    /// A request that is live.
+    Request(RequestKey),
+    /// A copy under way.
+    Copy,
+}
+
 /// What a request will have come to.
 #[derive(Debug, Clone, Copy)]
 struct Expected {
@@ -142,15 +151,14 @@ impl Expected {
 }
 
 impl Scheduler {
-    /// Looks at one event of a list, and finds the live request that it is about.
+    /// Looks at one event of a list, and finds what it is about; `None` if that is gone.
     pub(super) fn foresee(
         &self,
         event: &Event,
         foresight: &mut Foresight,
-    ) -> Result<Option<RequestKey>> {
+    ) -> Result<Option<Subject>> {
         let Some(id) = event.request_id() else {
-            self.foresee_acknowledgement(event, foresight)?;
-            return Ok(None);
+            return self.foresee_acknowledgement(event, foresight);
         };
         let Some(key) = self.requests.find(id) else {
             return Ok(None);
@@ -158,7 +166,7 @@ impl Scheduler {
         let request = &self.requests[key];
         let now = foresight.of(key, request);
         if !now.live || now.state == State::Draining {
-            return Ok(Some(key));
+            return Ok(Some(Subject::Request(key)));
         }
         let before = *now;
         if !now.take(event, self, request)? {
@@ -182,21 +190,25 @@ impl Scheduler {
             }
             _ => {}
         }
-        Ok(Some(key))
+        Ok(Some(Subject::Request(key)))
     }
 
-    fn foresee_acknowledgement(&self, event: &Event, foresight: &mut Foresight) -> Result<()> {
+    fn foresee_acknowledgement(
+        &self,
+        event: &Event,
+        foresight: &mut Foresight,
+    ) -> Result<Option<Subject>> {
         let (op_id, is_store, failed) = match *event {
             Event::WriteBackDone { op_id } => (op_id, true, false),
             Event::LoadBackDone { op_id, success } => (op_id, false, !success),
-            _ => return Ok(()),
+            _ => return Ok(None),
         };
         let Some(transfer) = self.cache.transfers().get(op_id) else {
-            return Ok(());
+            return Ok(None);
         };
         // A late one counts for nothing.
         if !foresight.ended.insert(op_id) {
-            return Ok(());
+            return Ok(None);
         }
         if matches!(transfer, Transfer::Store { .. }) != is_store {
             return Err(Error::UnknownOperation { op_id, event: event.name().into() });
@@ -204,7 +216,7 @@ impl Scheduler {
         if failed {
             self.foresee_readers(&[Basis::Load(op_id)], foresight);
         }
-        Ok(())
+        Ok(Some(Subject::Copy))
     }
 
     fn foresee_readers(&self, bases: &[Basis], foresight: &mut Foresight) {

@@ -1,6 +1,6 @@
 //! What lands, what is handed over, and when it may be stored or matched.
 
-use tokenspeed_scheduler::{Role, SchedulerConfig};
+use tokenspeed_scheduler::{Event, Role, SchedulerConfig};
 
 use crate::engine::{Engine, config, tokens};
 use crate::groups::full;
@@ -109,4 +109,22 @@ fn a_victim_of_the_decode_role_recovers_here() {
     assert!(recovered);
     engine.finish("a");
     engine.settle();
+}
+
+/// Operations are numbered in order, so that a number can be guessed: what a list begins, that list does not end.
+#[test]
+fn a_list_does_not_end_the_store_that_it_begins() {
+    let config =
+        SchedulerConfig { num_host_pages: 9, ..config(Role::Fused, vec![full("full", 4)]) };
+    let mut engine = Engine::new(&config);
+    engine.submit("a", tokens(1, 8), 0).expect("the pool can run it");
+    engine.round();
+    engine.result("a", &[7]);
+    let finish = Event::Finish { request_id: "a".into() };
+    let guesses = (0..8).map(|op_id| Event::WriteBackDone { op_id });
+    engine
+        .try_tell_all(std::iter::once(finish).chain(guesses).collect())
+        .expect("they are nobody's");
+    engine.round();
+    assert_eq!(engine.plan.write_back.op_ids.len(), 1, "its bytes are still to be copied");
 }
