@@ -12,11 +12,11 @@ import argparse
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from goodput_worlds import SIDES, WORLDS, Side, World
+from goodput_worlds import SIDES, WORLDS, World
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -32,14 +32,28 @@ HEADINGS = (
     *("GB copied", "first token, s", "99th", "per token, ms", "99th / median", "passed over, s"),
 )
 PATIENCE_S = 900.0
+ITS_END = "its process ended"
+"""What a play says that is to be tried again."""
+
+SIDES_BY_NAME = {name.replace(",", ""): side for name, side in SIDES.items()}
+"""As the command line has them: 'goodput host' is 'goodput, host'."""
+
+T = TypeVar("T")
 
 
 def main() -> None:
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
     console = Console(width=None if Console().is_terminal else 200)
-    sides = [_side(name) for name in options.sides.split(",")]
-    worlds = [WORLDS[name] for name in options.worlds.split(",")]
-    percents = [int(percent) for percent in options.pools.split(",")]
+    try:
+        sides = [_named("side", name, SIDES_BY_NAME) for name in options.sides.split(",")]
+        worlds = [_named("world", name, WORLDS) for name in options.worlds.split(",")]
+        percents = [int(percent) for percent in options.pools.split(",")]
+    except ValueError as error:
+        parser.error(str(error))
+    missing = [w.file for w in worlds if w.file and not (options.traces / w.file).exists()]
+    if missing and not options.report:
+        parser.error(f"{options.traces} has no {missing[0]}: --traces names the traces' folder")
     keys = [(w.name, p, s.name) for w in worlds for p in percents for s in sides]
     played = dict(_kept(options.state))
     if not options.report:
@@ -53,19 +67,21 @@ def main() -> None:
         _plot(found, options.plot)
 
 
-def _side(name: str) -> Side:
-    """'goodput host' names 'goodput, host'."""
-    return next(side for side in SIDES.values() if side.name.replace(",", "") == name)
+def _named(what: str, name: str, known: Mapping[str, T]) -> T:
+    if name not in known:
+        raise ValueError(f"there is no {what} '{name}'; there are {', '.join(known)}")
+    return known[name]
 
 
 def _kept(path: Path) -> Iterator[tuple[Key, Play]]:
-    """What earlier runs played; a run that was cut off may have left half a line."""
+    """What earlier runs played to its end; a run that was cut off may have left half a line."""
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             (world, percent, side), play = json.loads(line)
         except ValueError:
             continue
-        yield (world, percent, side), play
+        if play.get("note") != ITS_END:
+            yield (world, percent, side), play
 
 
 def _plays(keys: list[Key], traces: Path) -> Iterator[tuple[Key, Play]]:
@@ -87,7 +103,7 @@ def _plays(keys: list[Key], traces: Path) -> Iterator[tuple[Key, Play]]:
                 try:
                     play = pipe.recv() if pipe.poll(PATIENCE_S) else {"note": "takes too long"}
                 except EOFError:
-                    play = {"note": "its process ended"}
+                    play = {"note": ITS_END}
                 child.kill()
                 child.join()
                 needs[key[0]] = play.get("need_pages", needs.get(key[0]))
@@ -193,8 +209,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sides = ", ".join(name.replace(",", "") for name in SIDES)
-    parser.add_argument("--pools", default="20,40,60,80,100,120", help="percents of need")
+    sides = ", ".join(SIDES_BY_NAME)
+    parser.add_argument(
+        "--pools", default="20,40,60,80,100,120", help="percents of need, with commas between"
+    )
     parser.add_argument("--worlds", default=",".join(WORLDS), help="of: " + ", ".join(WORLDS))
     parser.add_argument("--sides", default=DEFAULT_SIDES, help=f"of: {sides}".replace("%", "%%"))
     parser.add_argument(

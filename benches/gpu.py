@@ -18,7 +18,6 @@ from rich.table import Table
 from tokenspeed.runtime import cuda
 from tokenspeed.runtime.arena import Arena
 from tokenspeed.runtime.executor import RoundExecutor
-from tokenspeed.runtime.launcher import BUS_BYTES_IN_FLIGHT
 from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.runtime.recipe import Field, LayerCache, Recipe
 from tokenspeed.runtime.request import Request
@@ -189,6 +188,8 @@ class Bench:
                 )  # fmt: skip
 
             (taken,) = self.in_turns(blocks)
+            from tokenspeed.runtime.launcher import BUS_BYTES_IN_FLIGHT  # needs CuPy
+
             notes = "as the runtime does it" if in_flight == BUS_BYTES_IN_FLIGHT else ""
             rate = self.sizes.total / taken / 1e9
             what = f"{name}, {_size(block)}, {_size(in_flight)} under way"

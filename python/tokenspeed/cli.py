@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tokenspeed.engine.commands import demo, generate
+from tokenspeed.engine.commands import InputError, demo, generate
 from tokenspeed.rerun import describe_plan, describe_step, play
 from tokenspeed.scheduler import RecordingError, SchedulerError
 from tokenspeed.simulate.html import render_html, render_sweep_html
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         _fail("tokenspeed", "interrupted", 130)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "tokenspeed"
-        message = error.format_message().rstrip(".")
+        message = error.format_message().removesuffix(".")
         _fail(where, f"{message}; see {where} --help", 2)
     except click.ClickException as error:
         _fail("tokenspeed", error.format_message(), error.exit_code)
@@ -59,12 +59,6 @@ def main(arguments: list[str] | None = None) -> None:
 def _fail(where: str, message: str, exit_code: int) -> None:
     click.echo(f"{where}: error: {' '.join(message.split())}", err=True)
     sys.exit(exit_code)
-
-
-class InputError(click.ClickException):
-    """Something that the user gave cannot be read."""
-
-    exit_code = 2
 
 
 class SectionedOption(click.Option):

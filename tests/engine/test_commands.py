@@ -71,7 +71,7 @@ def test_generate_shows_several_prompts_with_their_texts(text: str, tokenspeed: 
 )
 def test_what_is_wrong_is_one_line(arguments: list[str], reason: str, tokenspeed: Command) -> None:
     ran = tokenspeed("generate", *arguments, stdin="Tea")
-    assert ran.exit_code != 0
+    assert ran.exit_code == 2
     assert ran.out == ""
     assert reason in ran.err and ran.err.count("\n") == 1
 

@@ -293,7 +293,8 @@ MUTANTS = (
     Mutant(
         "a fetch that found no place on the Host is tried each round (cache.md §8)",
         "plan/admit.rs",
-        "        let hangs_on_host = hit.lacks_host_place || self.cache.fetches(hit, &request.pages);",
+        "        let hangs_on_host = hit.lacks_host_place ||"
+        " self.cache.fetches(hit, &request.pages);",
         "        let hangs_on_host = self.cache.fetches(hit, &request.pages);",
         "peers",
         "a_fetch_that_found_no_place_on_the_host_is_tried_again",

@@ -179,7 +179,7 @@ def test_what_is_no_list_of_integers_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=r"expected .*int32"):
         RequestSpec("a", given)
     with pytest.raises(TypeError, match="int32 integers, but item 1 is 'x'"):
-        RequestSpec("a", [0, "x"])
+        RequestSpec("a", [0, "x"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match=r"expected .*int32"):
         scheduler.prefix_hashes_for_tokens(given)
     with pytest.raises(TypeError, match=r"expected .*uint64"):

@@ -1,5 +1,6 @@
 //! A scheduler whose calls may be recorded.
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,13 @@ impl Recorded {
             return Err(failed(path, format!("'{}' is being recorded already", other.display())));
         }
         let recorder = Recorder::create(path, self.scheduler.config());
-        self.recording = Some((path.into(), recorder.map_err(|error| failed(path, error))?));
+        let recorder = recorder.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                failed(path, "there is such a file already; name a new one, or remove it")
+            }
+            _ => failed(path, error),
+        });
+        self.recording = Some((path.into(), recorder?));
         Ok(())
     }
 

@@ -14,14 +14,22 @@ from tokenspeed.engine.sampling import SamplingParams
 from tokenspeed.engine.settings import DEVICES, DTYPES
 
 
+class InputError(click.ClickException):
+    """Something that the user gave is wrong, or cannot be read."""
+
+    exit_code = 2
+
+
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Errors of models and settings as one line."""
+    """Errors of models and settings as one line; a wrong one exits with 2."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error}; {NEEDS_MODELS}") from None
-    except (ValueError, RuntimeError) as error:
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    except RuntimeError as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -105,7 +113,7 @@ def demo(model: str | None, max_new_tokens: int, plain: bool) -> None:
     the prompt gets alone, with all the memory it wants.
 
     MODEL is as for `tokenspeed generate`; by default smollm2, or glassllm where that is not
-    installed. Exits with 1 if a text differs.
+    installed. Exits with 1 if a text differs, with 2 for a wrong model or setting.
     """
     with _explained():
         from tokenspeed.engine.demo import run

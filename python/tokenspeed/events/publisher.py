@@ -93,8 +93,8 @@ class KvEventPublisher:
     def publish(self, scheduler: Scheduler) -> int:
         """Drains the scheduler's events and hands them on, without waiting; how many.
 
-        0 too while the queue is full: the events stay with the scheduler until a later call. 0 always for a
-        scheduler without `enable_kv_cache_events`.
+        0 too while the queue is full: the events stay with the scheduler until a later call. 0
+        always for a scheduler without `enable_kv_cache_events`.
         """
         with self._publish_lock:
             if self._failure is not None:
