@@ -175,6 +175,8 @@ class Bench:
 
     def _in_flight(self, name: str, target: Arena, source: Arena) -> None:
         """How much a kernel has to have under way to fill the bus."""
+        from tokenspeed.runtime.launcher import BUS_BYTES_IN_FLIGHT  # needs CuPy
+
         block = self.sizes.blocks[1]
         count = self.sizes.total // block
         where = self.cupy.asarray(self.offsets(block))
@@ -188,8 +190,6 @@ class Bench:
                 )  # fmt: skip
 
             (taken,) = self.in_turns(blocks)
-            from tokenspeed.runtime.launcher import BUS_BYTES_IN_FLIGHT  # needs CuPy
-
             notes = "as the runtime does it" if in_flight == BUS_BYTES_IN_FLIGHT else ""
             rate = self.sizes.total / taken / 1e9
             what = f"{name}, {_size(block)}, {_size(in_flight)} under way"

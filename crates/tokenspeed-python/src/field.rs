@@ -47,7 +47,8 @@ impl<'py, T: Clone + IntoPyObject<'py>> IntoPyObject<'py> for &Field<T> {
     }
 }
 
-/// Setters of a class's fields, `get_all` being its getters. What they take has the field's name, which errors tell.
+/// Setters of a class's fields, `get_all` being its getters. What they take has the field's name, which
+/// errors tell.
 macro_rules! setters {
     ($class:ident: $($setter:ident($field:ident: $type:ty)),+ $(,)?) => {
         #[pyo3::pymethods]

@@ -137,6 +137,9 @@ impl Round<'_> {
     /// Whether a prompt that was refused in an earlier round is sure to be refused again; if it is to be the
     /// blocker, then for capacity.
     fn stays_refused(&mut self, key: RequestKey, budget: i64, blocker_wanted: bool) -> bool {
+        if !self.requests.waiting.is_refused(key) {
+            return false; // Most: how much room there is need not be known for them.
+        }
         let room = self.room_for_newcomers();
         let refusal = self.requests.waiting.standing_refusal(key, room, budget);
         refusal.is_some_and(|refusal| {

@@ -117,6 +117,11 @@ impl WaitingLine {
         self.by_floor.range((budget + 1, from(0))..).map(|entry| entry.1)
     }
 
+    /// Whether a request was refused, and nothing that it watches has changed since.
+    pub fn is_refused(&self, key: RequestKey) -> bool {
+        self.refusals.contains_key(&key)
+    }
+
     /// The refusal of a request that would be refused again in a pool of that room, in a round of that
     /// budget.
     pub fn standing_refusal(&self, key: RequestKey, room: u64, budget: i64) -> Option<&Refusal> {

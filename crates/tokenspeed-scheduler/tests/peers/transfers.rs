@@ -111,7 +111,8 @@ fn a_victim_of_the_decode_role_recovers_here() {
     engine.settle();
 }
 
-/// Operations are numbered in order, so that a number can be guessed: what a list begins, that list does not end.
+/// Operations are numbered in order, so that a number can be guessed: what a list begins, that list does
+/// not end.
 #[test]
 fn a_list_does_not_end_the_store_that_it_begins() {
     let config =
