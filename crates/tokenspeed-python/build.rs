@@ -1,10 +1,11 @@
 //! Puts the CUDA sources of `kernels/` where maturin takes them into the wheel from
-//! (`tool.maturin.include` in `pyproject.toml`).
+//! (`tool.maturin.include` in `pyproject.toml`), and says of which interpreter the build is.
 
 use std::path::Path;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
+    pyo3_build_config::use_pyo3_cfgs();
     let sources = Path::new("../../kernels");
     println!("cargo::rerun-if-changed={}", sources.display());
     let out_dir = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets OUT_DIR"))?;

@@ -15,7 +15,6 @@ use crate::repr::Repr;
 /// Fields are in tokens unless they say otherwise. `SchedulerConfig()` and fields set afterwards do
 /// as well as keyword arguments.
 #[pyclass(module = "tokenspeed.scheduler", frozen, get_all)]
-#[derive(Debug)]
 pub struct SchedulerConfig {
     /// Tokens of one prefix page, the unit of hashing and matching.
     prefix_granularity: Field<i64>,
@@ -171,7 +170,7 @@ impl SchedulerConfig {
         if config.role != default.role {
             repr = repr.field("role", format!("SchedulerConfig.Role.{:?}", config.role));
         }
-        repr = repr.field("cache_groups", self.cache_groups.get().repr(py)?);
+        repr = repr.field("cache_groups", self.cache_groups.get(py).repr(py)?);
         if config.disable_l2_cache {
             repr = repr.truth("disable_l2_cache", true);
         }
@@ -202,22 +201,22 @@ impl SchedulerConfig {
     /// What the core reads.
     pub fn to_core(&self, py: Python<'_>) -> PyResult<core::SchedulerConfig> {
         Ok(core::SchedulerConfig {
-            prefix_granularity: self.prefix_granularity.get(),
-            num_device_pages: self.num_device_pages.get(),
-            num_host_pages: self.num_host_pages.get(),
-            max_scheduled_tokens: self.max_scheduled_tokens.get(),
-            max_batch_size: self.max_batch_size.get(),
-            decode_input_tokens: self.decode_input_tokens.get(),
-            overlap_schedule_depth: self.overlap_schedule_depth.get(),
-            role: self.role.get().0,
-            cache_groups: self.cache_groups.get().to_core(py)?,
-            disable_l2_cache: self.disable_l2_cache.get(),
-            disable_prefix_cache: self.disable_prefix_cache.get(),
-            enable_l3_storage: self.enable_l3_storage.get(),
-            enable_kv_cache_events: self.enable_kv_cache_events.get(),
-            enable_mixed_prefill_decode: self.enable_mixed_prefill_decode.get(),
-            prefix_replay_tokens: self.prefix_replay_tokens.get(),
-            pressure_policy: self.pressure_policy.get().0,
+            prefix_granularity: self.prefix_granularity.get(py),
+            num_device_pages: self.num_device_pages.get(py),
+            num_host_pages: self.num_host_pages.get(py),
+            max_scheduled_tokens: self.max_scheduled_tokens.get(py),
+            max_batch_size: self.max_batch_size.get(py),
+            decode_input_tokens: self.decode_input_tokens.get(py),
+            overlap_schedule_depth: self.overlap_schedule_depth.get(py),
+            role: self.role.get(py).0,
+            cache_groups: self.cache_groups.get(py).to_core(py)?,
+            disable_l2_cache: self.disable_l2_cache.get(py),
+            disable_prefix_cache: self.disable_prefix_cache.get(py),
+            enable_l3_storage: self.enable_l3_storage.get(py),
+            enable_kv_cache_events: self.enable_kv_cache_events.get(py),
+            enable_mixed_prefill_decode: self.enable_mixed_prefill_decode.get(py),
+            prefix_replay_tokens: self.prefix_replay_tokens.get(py),
+            pressure_policy: self.pressure_policy.get(py).0,
         })
     }
 }

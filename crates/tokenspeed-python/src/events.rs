@@ -14,7 +14,6 @@ use crate::request_id::RequestId;
 /// forward cannot have sampled; ignored for a request that is gone.
 // A few are kept for the next: an engine makes one a request a round, and lets it go.
 #[pyclass(module = "tokenspeed.scheduler.ForwardEvent", frozen, get_all, freelist = 8)]
-#[derive(Debug)]
 pub struct ExtendResult {
     /// Whose.
     request_id: Field<RequestId>,
@@ -51,11 +50,11 @@ impl ExtendResult {
         }
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let mut repr = Repr::of("ForwardEvent.ExtendResult")
-            .text("request_id", &self.request_id.get().0)
-            .list("tokens", &self.tokens.get().0);
-        let candidates = self.spec_candidate_ids.get().0;
+            .text("request_id", &self.request_id.get(py).0)
+            .list("tokens", &self.tokens.get(py).0);
+        let candidates = self.spec_candidate_ids.get(py).0;
         if !candidates.is_empty() {
             repr = repr.list("spec_candidate_ids", &candidates);
         }
@@ -63,12 +62,13 @@ impl ExtendResult {
     }
 }
 
-impl From<&ExtendResult> for Event {
-    fn from(event: &ExtendResult) -> Event {
+impl ExtendResult {
+    /// What the core reads.
+    pub fn to_core(&self, py: Python<'_>) -> Event {
         Event::ExtendResult {
-            request_id: event.request_id.get().0,
-            tokens: event.tokens.get().0,
-            spec_candidate_ids: event.spec_candidate_ids.get().0,
+            request_id: self.request_id.get(py).0,
+            tokens: self.tokens.get(py).0,
+            spec_candidate_ids: self.spec_candidate_ids.get(py).0,
         }
     }
 }
@@ -78,8 +78,7 @@ macro_rules! request_event {
     ($name:ident, $event:ident, $module:literal, $repr:literal, $signature:tt, $text:literal, $doc:literal) => {
         #[doc = $doc]
         #[pyclass(module = $module, frozen, get_all)]
-        #[derive(Debug)]
-        pub struct $name {
+                pub struct $name {
             /// Which.
             request_id: Field<RequestId>,
         }
@@ -94,14 +93,15 @@ macro_rules! request_event {
                 $name { request_id: request_id.into() }
             }
 
-            fn __repr__(&self) -> String {
-                Repr::of($repr).text("request_id", &self.request_id.get().0).finish()
+            fn __repr__(&self, py: Python<'_>) -> String {
+                Repr::of($repr).text("request_id", &self.request_id.get(py).0).finish()
             }
         }
 
-        impl From<&$name> for Event {
-            fn from(event: &$name) -> Event {
-                Event::$event { request_id: event.request_id.get().0 }
+        impl $name {
+            /// What the core reads.
+            pub fn to_core(&self, py: Python<'_>) -> Event {
+                Event::$event { request_id: self.request_id.get(py).0 }
             }
         }
     };
@@ -168,7 +168,6 @@ request_event!(
 ///
 /// Raises EventError unless the request decodes, or for a number below zero.
 #[pyclass(module = "tokenspeed.scheduler.ForwardEvent", frozen, get_all)]
-#[derive(Debug)]
 pub struct UpdateReserveNumTokens {
     /// Which.
     request_id: Field<RequestId>,
@@ -197,20 +196,21 @@ impl UpdateReserveNumTokens {
         }
     }
 
-    fn __repr__(&self) -> String {
-        let reserve = self.reserve_num_tokens_in_next_schedule_event.get();
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let reserve = self.reserve_num_tokens_in_next_schedule_event.get(py);
         Repr::of("ForwardEvent.UpdateReserveNumTokens")
-            .text("request_id", &self.request_id.get().0)
+            .text("request_id", &self.request_id.get(py).0)
             .field("reserve_num_tokens_in_next_schedule_event", reserve)
             .finish()
     }
 }
 
-impl From<&UpdateReserveNumTokens> for Event {
-    fn from(event: &UpdateReserveNumTokens) -> Event {
+impl UpdateReserveNumTokens {
+    /// What the core reads.
+    pub fn to_core(&self, py: Python<'_>) -> Event {
         Event::UpdateReserveNumTokens {
-            request_id: event.request_id.get().0,
-            reserve_num_tokens: event.reserve_num_tokens_in_next_schedule_event.get(),
+            request_id: self.request_id.get(py).0,
+            reserve_num_tokens: self.reserve_num_tokens_in_next_schedule_event.get(py),
         }
     }
 }
@@ -219,7 +219,6 @@ impl From<&UpdateReserveNumTokens> for Event {
 ///
 /// Ignored for an operation that is gone; raises EventError if `op_id` is a load.
 #[pyclass(module = "tokenspeed.scheduler.Cache", frozen, get_all)]
-#[derive(Debug)]
 pub struct WriteBackDoneEvent {
     /// The operation's number in the plan's `WriteBackOp`.
     op_id: Field<u64>,
@@ -235,14 +234,15 @@ impl WriteBackDoneEvent {
         WriteBackDoneEvent { op_id: op_id.into() }
     }
 
-    fn __repr__(&self) -> String {
-        Repr::of("Cache.WriteBackDoneEvent").field("op_id", self.op_id.get()).finish()
+    fn __repr__(&self, py: Python<'_>) -> String {
+        Repr::of("Cache.WriteBackDoneEvent").field("op_id", self.op_id.get(py)).finish()
     }
 }
 
-impl From<&WriteBackDoneEvent> for Event {
-    fn from(event: &WriteBackDoneEvent) -> Event {
-        Event::WriteBackDone { op_id: event.op_id.get() }
+impl WriteBackDoneEvent {
+    /// What the core reads.
+    pub fn to_core(&self, py: Python<'_>) -> Event {
+        Event::WriteBackDone { op_id: self.op_id.get(py) }
     }
 }
 
@@ -250,7 +250,6 @@ impl From<&WriteBackDoneEvent> for Event {
 ///
 /// Ignored for an operation that is gone; raises EventError if `op_id` is a store.
 #[pyclass(module = "tokenspeed.scheduler.Cache", frozen, get_all)]
-#[derive(Debug)]
 pub struct LoadBackDoneEvent {
     /// The operation's number in the plan's `LoadBackOp`.
     op_id: Field<u64>,
@@ -268,23 +267,23 @@ impl LoadBackDoneEvent {
         LoadBackDoneEvent { op_id: op_id.into(), success: success.into() }
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         Repr::of("Cache.LoadBackDoneEvent")
-            .field("op_id", self.op_id.get())
-            .truth("success", self.success.get())
+            .field("op_id", self.op_id.get(py))
+            .truth("success", self.success.get(py))
             .finish()
     }
 }
 
-impl From<&LoadBackDoneEvent> for Event {
-    fn from(event: &LoadBackDoneEvent) -> Event {
-        Event::LoadBackDone { op_id: event.op_id.get(), success: event.success.get() }
+impl LoadBackDoneEvent {
+    /// What the core reads.
+    pub fn to_core(&self, py: Python<'_>) -> Event {
+        Event::LoadBackDone { op_id: self.op_id.get(py), success: self.success.get(py) }
     }
 }
 
 /// Role D: the peer has written the prompt's blocks.
 #[pyclass(module = "tokenspeed.scheduler.PD", frozen, get_all)]
-#[derive(Debug)]
 pub struct RemotePrefillDoneEvent {
     /// Which.
     request_id: Field<RequestId>,
@@ -308,19 +307,20 @@ impl RemotePrefillDoneEvent {
         }
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         Repr::of("PD.RemotePrefillDoneEvent")
-            .text("request_id", &self.request_id.get().0)
-            .field("bootstrap_token", self.bootstrap_token.get())
+            .text("request_id", &self.request_id.get(py).0)
+            .field("bootstrap_token", self.bootstrap_token.get(py))
             .finish()
     }
 }
 
-impl From<&RemotePrefillDoneEvent> for Event {
-    fn from(event: &RemotePrefillDoneEvent) -> Event {
+impl RemotePrefillDoneEvent {
+    /// What the core reads.
+    pub fn to_core(&self, py: Python<'_>) -> Event {
         Event::RemotePrefillDone {
-            request_id: event.request_id.get().0,
-            bootstrap_token: event.bootstrap_token.get(),
+            request_id: self.request_id.get(py).0,
+            bootstrap_token: self.bootstrap_token.get(py),
         }
     }
 }

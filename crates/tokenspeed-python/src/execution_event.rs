@@ -16,7 +16,6 @@ use crate::repr;
 /// An event is copied when it is added. `Scheduler.advance` carries all of them out, or none. Threads
 /// may share it: what one adds while another's `advance` runs is not part of that.
 #[pyclass(module = "tokenspeed.scheduler", frozen)]
-#[derive(Debug)]
 pub struct ExecutionEvent {
     events: Field<Arc<Vec<Event>>>,
 }
@@ -35,34 +34,35 @@ impl ExecutionEvent {
         this: PyRef<'py, Self>,
         event: &Bound<'py, PyAny>,
     ) -> PyResult<PyRef<'py, Self>> {
-        let event = to_core(event)?;
+        let new = to_core(event)?;
         // In place, unless an `advance` is reading them.
-        this.events.change(|events| Arc::make_mut(events).push(event));
+        this.events.change(event.py(), |events| Arc::make_mut(events).push(new));
         Ok(this)
     }
 
-    fn __len__(&self) -> usize {
-        self.events().len()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.events(py).len()
     }
 
-    fn __repr__(&self) -> String {
-        let names: Vec<&str> = self.events().iter().map(Event::name).collect();
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let names: Vec<&str> = self.events(py).iter().map(Event::name).collect();
         format!("<ExecutionEvent: {}>", repr::texts(&names))
     }
 }
 
 impl ExecutionEvent {
     /// What to carry out, as of now.
-    pub fn events(&self) -> Arc<Vec<Event>> {
-        self.events.get()
+    pub fn events(&self, py: Python<'_>) -> Arc<Vec<Event>> {
+        self.events.get(py)
     }
 }
 
 fn to_core(event: &Bound<'_, PyAny>) -> PyResult<Event> {
+    let py = event.py();
     macro_rules! first_of {
         ($($class:ident),+) => {
             $(if let Ok(event) = event.cast::<events::$class>() {
-                return Ok(Event::from(event.get()));
+                return Ok(event.get().to_core(py));
             })+
         };
     }

@@ -18,7 +18,6 @@ use crate::repr::Repr;
 ///
 /// `CacheGroupConfig()` and fields set afterwards do as well as the constructor's arguments.
 #[pyclass(module = "tokenspeed.scheduler", frozen, get_all)]
-#[derive(Debug)]
 pub struct CacheGroupConfig {
     /// Name, unique in the configuration.
     group_id: Field<String>,
@@ -107,12 +106,13 @@ impl CacheGroupConfig {
     /// Refuses a group that no scheduler could use: ConfigError, naming the field, the value and the
     /// rule.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
-        guard::checked(py, || self.to_core().validate())
+        let group = self.to_core(py);
+        guard::checked(py, || group.validate())
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let default = core::CacheGroupConfig::default();
-        let group = self.to_core();
+        let group = self.to_core(py);
         let mut repr = Repr::of("CacheGroupConfig")
             .text("group_id", &group.group_id)
             .field("block_granularity", group.block_granularity)
@@ -144,18 +144,18 @@ impl CacheGroupConfig {
 }
 
 impl CacheGroupConfig {
-    fn to_core(&self) -> core::CacheGroupConfig {
+    fn to_core(&self, py: Python<'_>) -> core::CacheGroupConfig {
         core::CacheGroupConfig {
-            group_id: self.group_id.get(),
-            block_granularity: self.block_granularity.get(),
-            total_pages: self.total_pages.get(),
-            retention: self.retention.get().0,
-            sliding_window_tokens: self.sliding_window_tokens.get(),
-            family: self.family.get().0,
-            cache_blocks_per_lcm_block: self.cache_blocks_per_lcm_block.get(),
-            transfer_policy: self.transfer_policy.get().0,
-            shard_count: self.shard_count.get(),
-            replayable: self.replayable.get(),
+            group_id: self.group_id.get(py),
+            block_granularity: self.block_granularity.get(py),
+            total_pages: self.total_pages.get(py),
+            retention: self.retention.get(py).0,
+            sliding_window_tokens: self.sliding_window_tokens.get(py),
+            family: self.family.get(py).0,
+            cache_blocks_per_lcm_block: self.cache_blocks_per_lcm_block.get(py),
+            transfer_policy: self.transfer_policy.get(py).0,
+            shard_count: self.shard_count.get(py),
+            replayable: self.replayable.get(py),
         }
     }
 }
@@ -178,7 +178,7 @@ impl Groups {
     /// What the core reads.
     pub fn to_core(&self, py: Python<'_>) -> PyResult<Vec<core::CacheGroupConfig>> {
         let groups = self.0.bind(py).iter();
-        groups.map(|group| Ok(group.cast::<CacheGroupConfig>()?.get().to_core())).collect()
+        groups.map(|group| Ok(group.cast::<CacheGroupConfig>()?.get().to_core(py))).collect()
     }
 }
 

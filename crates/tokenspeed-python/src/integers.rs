@@ -14,8 +14,14 @@ use smallvec::SmallVec;
 use crate::items;
 
 /// Integers, owned, and in place while they are few; a list on the Python side.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Integers<T>(pub Few<T>);
+
+impl<T: Copy> Clone for Integers<T> {
+    fn clone(&self) -> Self {
+        Integers(Few::from_slice(&self.0)) // At once: SmallVec's own goes integer by integer.
+    }
+}
 
 /// As the core's `TokenIds`, so that tokens are handed over as they are.
 type Few<T> = SmallVec<[T; 4]>;
@@ -76,37 +82,33 @@ fn each<'py, T>(sequence: &Bound<'py, PyAny>) -> PyResult<Few<T>>
 where
     T: Element + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    let py = sequence.py();
-    let (mut fitting, mut misfit) = (0, None);
-    let integers = items::read(sequence, |item| match item.extract() {
+    let mut integers = Few::new();
+    items::each(sequence, |item| match item.extract() {
         Ok(integer) => {
-            fitting += 1;
-            Ok(integer)
+            integers.push(integer);
+            Ok(())
         }
-        Err(error) => {
-            misfit = Some(item);
-            Err(error)
-        }
-    });
-    integers.map_err(|error| {
-        let Some(misfit) = misfit else {
-            return error; // Of the sequence itself.
-        };
-        let text = misfit.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
-        let text: String = text.chars().take(SHOWN_CHARS).collect();
-        let expected = dtype::<T>(py);
-        let message = format!(
-            "expected {expected} integers, but item {fitting} is {text}: {}",
-            error.value(py)
-        );
-        if error.is_instance_of::<PyOverflowError>(py) {
-            PyOverflowError::new_err(message)
-        } else if error.is_instance_of::<PyTypeError>(py) {
-            PyTypeError::new_err(message)
-        } else {
-            error
-        }
-    })
+        Err(error) => Err(misfit::<T>(&item, integers.len(), error)),
+    })?;
+    Ok(integers)
+}
+
+/// What is said of an item that does not fit.
+#[cold]
+fn misfit<T: Element>(item: &Bound<'_, PyAny>, at: usize, error: PyErr) -> PyErr {
+    let py = item.py();
+    let text = item.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
+    let text: String = text.chars().take(SHOWN_CHARS).collect();
+    let expected = dtype::<T>(py);
+    let message =
+        format!("expected {expected} integers, but item {at} is {text}: {}", error.value(py));
+    if error.is_instance_of::<PyOverflowError>(py) {
+        PyOverflowError::new_err(message)
+    } else if error.is_instance_of::<PyTypeError>(py) {
+        PyTypeError::new_err(message)
+    } else {
+        error
+    }
 }
 
 fn asarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {

@@ -9,25 +9,27 @@ use pyo3::types::{PyList, PyString};
 ///
 /// As PyO3 reads a `Vec`, but that it takes memory for the items that are there rather than for what
 /// `__len__` says: a false length would end the process.
-pub fn of<'py, C>(sequence: &Bound<'py, PyAny>) -> PyResult<C>
-where
-    C: IntoIterator + FromIterator<C::Item>,
-    C::Item: FromPyObjectOwned<'py>,
-{
-    read(sequence, |item| item.extract().map_err(Into::into))
+pub fn of<'py, T: FromPyObjectOwned<'py>>(sequence: &Bound<'py, PyAny>) -> PyResult<Vec<T>> {
+    let mut items = Vec::new();
+    each(sequence, |item| {
+        items.push(item.extract().map_err(Into::into)?);
+        Ok(())
+    })?;
+    Ok(items)
 }
 
-/// As `of`, each item read by `extract`.
-pub fn read<'py, T, C: FromIterator<T>>(
+/// Hands the items of a sequence to `take`, in order, until one is refused. Raises TypeError for a
+/// string.
+pub fn each<'py>(
     sequence: &Bound<'py, PyAny>,
-    mut extract: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
-) -> PyResult<C> {
+    mut take: impl FnMut(Bound<'py, PyAny>) -> PyResult<()>,
+) -> PyResult<()> {
     if sequence.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("expected a list, got str"));
     }
     match sequence.cast_exact::<PyList>() {
         // Without Python's iterator, which takes longer to make than the one token of a result to read.
-        Ok(list) => list.iter().map(extract).collect(),
-        Err(_) => sequence.try_iter()?.map(|item| extract(item?)).collect(),
+        Ok(list) => list.iter().try_for_each(take),
+        Err(_) => sequence.try_iter()?.try_for_each(|item| take(item?)),
     }
 }

@@ -8,7 +8,6 @@ use crate::repr::Repr;
 
 /// A request to come.
 #[pyclass(module = "tokenspeed.scheduler", frozen, get_all)]
-#[derive(Debug)]
 pub struct RequestSpec {
     /// The client's name for it; no two live requests share one.
     request_id: Field<String>,
@@ -38,21 +37,22 @@ impl RequestSpec {
         }
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         Repr::of("RequestSpec")
-            .text("request_id", &self.request_id.get())
-            .list("tokens", &self.tokens.get().0)
-            .field("max_new_tokens", self.max_new_tokens.get())
+            .text("request_id", &self.request_id.get(py))
+            .list("tokens", &self.tokens.get(py).0)
+            .field("max_new_tokens", self.max_new_tokens.get(py))
             .finish()
     }
 }
 
-impl From<&RequestSpec> for tokenspeed_scheduler::RequestSpec {
-    fn from(spec: &RequestSpec) -> Self {
+impl RequestSpec {
+    /// What the core reads.
+    pub fn to_core(&self, py: Python<'_>) -> tokenspeed_scheduler::RequestSpec {
         tokenspeed_scheduler::RequestSpec {
-            request_id: spec.request_id.get(),
-            tokens: spec.tokens.get().0.into_vec(),
-            max_new_tokens: spec.max_new_tokens.get(),
+            request_id: self.request_id.get(py),
+            tokens: self.tokens.get(py).0.into_vec(),
+            max_new_tokens: self.max_new_tokens.get(py),
         }
     }
 }

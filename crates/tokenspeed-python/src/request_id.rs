@@ -1,15 +1,15 @@
-//! The id that an event names its request by.
+//! The id that an event names its request by, as Python gives it.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use pyo3::{Borrowed, PyErr};
+use tokenspeed_scheduler as core;
 
-/// An id that an event and its copy in the core share; a str on the Python side.
+/// The core's id; a str on the Python side.
 #[derive(Debug, Clone, Default)]
-pub struct RequestId(pub Arc<str>);
+pub struct RequestId(pub core::RequestId);
 
 impl<'py> FromPyObject<'_, 'py> for RequestId {
     type Error = PyErr;

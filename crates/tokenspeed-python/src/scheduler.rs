@@ -64,7 +64,7 @@ impl Scheduler {
         #[pyo3(from_py_with = items::of)] request_specs: Vec<PyRef<'_, RequestSpec>>,
     ) -> PyResult<()> {
         let specs: Vec<core::RequestSpec> =
-            request_specs.iter().map(|spec| (&**spec).into()).collect();
+            request_specs.iter().map(|spec| spec.to_core(py)).collect();
         let tokens: usize = specs.iter().map(|spec| spec.tokens.len()).sum();
         self.core.call(
             py,
@@ -80,7 +80,7 @@ impl Scheduler {
     ///
     /// Raises EventError for an event that cannot happen in its request's state.
     fn advance(&self, py: Python<'_>, event: PyRef<'_, ExecutionEvent>) -> PyResult<()> {
-        let events = event.events();
+        let events = event.events(py);
         let ends = events.iter().filter(|event| ends_request(event)).count();
         self.core.call(
             py,

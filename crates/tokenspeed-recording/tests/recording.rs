@@ -9,7 +9,7 @@ use tokenspeed_scheduler::{
     RequestSpec, Role, SchedulerConfig, StorageKeys,
 };
 
-fn id() -> std::sync::Arc<str> {
+fn id() -> tokenspeed_scheduler::RequestId {
     "a \"name\"\n".into()
 }
 

@@ -1,9 +1,12 @@
 //! What comes in: events that an engine reports (`api.md`, "Requests and events").
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use smol_str::SmolStr;
+
+/// The id that an event names its request by. Up to 23 bytes take no memory of their own; copies share a
+/// longer one.
+pub type RequestId = SmolStr;
 
 /// Token ids of one result. Up to four take no memory of their own: as many as fit into what a `Vec` takes.
 pub type TokenIds = SmallVec<[i32; 4]>;
@@ -15,7 +18,7 @@ pub enum Event {
     /// A forward's result has landed; `tokens` is empty for an intermediate chunk.
     ExtendResult {
         /// Whose.
-        request_id: Arc<str>,
+        request_id: RequestId,
         /// What was sampled or accepted.
         tokens: TokenIds,
         /// The drafter's candidates for the next step.
@@ -24,22 +27,22 @@ pub enum Event {
     /// The request is done.
     Finish {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
     },
     /// The client gave up.
     Abort {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
     },
     /// The engine takes the request's blocks: what they should hold did not arrive.
     Retract {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
     },
     /// The next decode admission asks for so many tokens, if that is more than it needs.
     UpdateReserveNumTokens {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
         /// Tokens, at least 0, at most what the bound on one request leaves.
         reserve_num_tokens: i64,
     },
@@ -58,22 +61,22 @@ pub enum Event {
     /// Prefill and decode role: the peers have found each other.
     Bootstrapped {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
     },
     /// The transfer to or from the peer failed.
     TransferFailed {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
     },
     /// The transfer ended.
     TransferSucceeded {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
     },
     /// Decode role: the peer has written the prompt's blocks.
     RemotePrefillDone {
         /// Which.
-        request_id: Arc<str>,
+        request_id: RequestId,
         /// The prompt's first sampled token.
         bootstrap_token: i32,
     },

@@ -27,7 +27,7 @@ pub use config::{
     SchedulerConfig,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use event::{Event, TokenIds};
+pub use event::{Event, RequestId, TokenIds};
 pub use plan::ExecutionPlan;
 pub use request::Handle;
 pub use scheduler::{RequestSpec, Scheduler, StorageKeys};
