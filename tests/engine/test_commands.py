@@ -26,8 +26,10 @@ Command = Callable[..., Ran]
 
 @pytest.fixture
 def tokenspeed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    def run(*arguments: str, stdin: str = "") -> Ran:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    def run(*arguments: str, stdin: str = "", terminal: bool = False) -> Ran:
+        typed = io.StringIO(stdin)
+        monkeypatch.setattr(typed, "isatty", lambda: terminal)
+        monkeypatch.setattr("sys.stdin", typed)
         exit_code = 0
         try:
             main(list(arguments))
@@ -50,6 +52,10 @@ def test_generate_shows_the_text_of_one_prompt(text: str, tokenspeed: Command) -
     assert given == (0, text + "\n", "")
     piped = tokenspeed("generate", "glassllm", "--max-new-tokens", "12", stdin=PROMPT + "\n")
     assert piped == given
+    typed = tokenspeed(
+        "generate", "glassllm", "--max-new-tokens", "12", stdin=PROMPT + "\n", terminal=True
+    )
+    assert typed == (0, text + "\n", "prompt (Ctrl-D ends it):\n")
 
 
 def test_generate_shows_several_prompts_with_their_texts(text: str, tokenspeed: Command) -> None:

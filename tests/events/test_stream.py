@@ -4,6 +4,7 @@ what is resident."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -358,6 +359,14 @@ def test_a_publisher_that_broke_off_says_so(monkeypatch: pytest.MonkeyPatch) -> 
                 play(scheduler, 0)
                 publisher.publish(scheduler)
         assert isinstance(error.value.__cause__, MemoryError)
+
+
+@pytest.mark.parametrize("wrong", ["tcp//x", "nosuch://*:1", ""])
+def test_what_is_no_endpoint_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match=f"{re.escape(repr(wrong))} is no endpoint; one is like"):
+        KvEventPublisher(wrong)
+    with pytest.raises(ValueError, match="is no endpoint"):
+        KvEventPublisher(LOCAL, replay_endpoint=wrong)
 
 
 def test_a_layout_that_there_is_not_is_refused() -> None:

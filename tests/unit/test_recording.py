@@ -257,7 +257,7 @@ def test_a_recording_is_whole_or_refused(tmp_path: Path) -> None:
     scheduler = small(path)
     text = path.read_bytes()
     for other in (path, tmp_path / "other.jsonl"):
-        with pytest.raises(ts.RecordingError, match="has had 7 calls") as refusal:
+        with pytest.raises(ts.RecordingError, match="before the recording: 7;") as refusal:
             scheduler.record(other)
         assert refusal.value.code == "recording_too_late"
     assert path.read_bytes() == text

@@ -222,8 +222,8 @@ pub enum Error {
 
     /// A recording that would leave out what came before it.
     ///
-    /// ``the scheduler has had 17 calls; begin a recording before its first one``
-    #[error("the scheduler has had {calls} calls; begin a recording before its first one")]
+    /// ``calls before the recording: 17; begin one before the scheduler's first call``
+    #[error("calls before the recording: {calls}; begin one before the scheduler's first call")]
     RecordingTooLate {
         /// How many it has had.
         calls: u64,

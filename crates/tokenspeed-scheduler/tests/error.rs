@@ -126,7 +126,7 @@ fn texts_codes_and_kinds() {
             Error::RecordingTooLate { calls: 17 },
             "recording_too_late",
             Recording,
-            "the scheduler has had 17 calls; begin a recording before its first one",
+            "calls before the recording: 17; begin one before the scheduler's first call",
         ),
         (
             Error::RecordingFailed {

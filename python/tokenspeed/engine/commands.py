@@ -75,6 +75,8 @@ def generate(
       echo "Why is the sky blue?" | tokenspeed generate smollm2 --chat
       tokenspeed generate path/to/checkpoint --prompt "The sea" --temperature 0.8 --seed 1
     """
+    if not prompts and sys.stdin.isatty():
+        click.echo("prompt (Ctrl-D ends it):", err=True)
     given = list(prompts) or [sys.stdin.read().rstrip("\n")]
     with _explained():
         params = SamplingParams(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from operator import index
 from typing import Any
 
 from tokenspeed.runtime.recipe import Recipe
@@ -14,6 +15,20 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 DEVICES = ("cpu", "cuda")
 """What it can be computed on."""
+
+_LEAST = {
+    "num_device_pages": 2,
+    "num_host_pages": 0,
+    "page_tokens": 1,
+    "max_batch_size": 1,
+    "max_request_tokens": 1,
+    "max_scheduled_tokens": 1,
+    "overlap_schedule_depth": 0,
+    "speculative_tokens": 0,
+}
+"""Of the settings that are whole numbers, the least; the scheduler knows the most."""
+
+_FLAGS = ("mixed", "prefix_cache")
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
@@ -48,9 +63,29 @@ class EngineSettings:
     prefix_cache: bool = True
     """New prompts find what others have computed."""
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` naming the setting, its value and the rule."""
+        defaults = {item.name: item.default for item in fields(self)}
+        for name, least in _LEAST.items():
+            given = getattr(self, name)
+            if given is None and defaults[name] is None:
+                continue
+            try:
+                fits = not isinstance(given, bool) and index(given) >= least
+            except TypeError:
+                fits = False
+            if not fits:
+                raise ValueError(
+                    f"{name} = {given!r:.80}: {name} is a whole number from {least} on"
+                )
+        for name in _FLAGS:
+            given = getattr(self, name)
+            if not isinstance(given, bool):
+                raise ValueError(f"{name} = {given!r:.80}: {name} is True or False")
+
     @classmethod
     def of(cls, settings: dict[str, Any]) -> EngineSettings:
-        """Raises `ValueError` for a name that is no setting."""
+        """Raises `ValueError` for a name that is no setting, and for a wrong one."""
         known = [item.name for item in fields(cls)]
         for name in settings:
             if name not in known:

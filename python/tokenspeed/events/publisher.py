@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections import deque
@@ -45,7 +46,7 @@ class KvEventPublisher:
         linger_s: float = 1.0,
     ) -> None:
         """Binds both endpoints, in the syntax of ZeroMQ. Raises `zmq.ZMQError` if it cannot, and
-        `ValueError` for a layout that there is not.
+        `ValueError` for what is no endpoint, like ``tcp://*:5557``, or no layout.
 
         `buffer_batches` are kept for replays. `high_water_mark` is how many batches may wait for a
         slow subscriber before it loses some. `linger_s` is how long `close` waits for the last
@@ -78,7 +79,7 @@ class KvEventPublisher:
                 replay.set_hwm(0)
                 self.replay_endpoint = _bind(replay, replay_endpoint)
                 self._threads.append(self._thread("replay", self._answer, replay))
-        except zmq.ZMQError:
+        except (ValueError, zmq.ZMQError):
             self._context.destroy(linger=0)
             raise
         self._queue.put((time.time(), None))
@@ -175,5 +176,10 @@ class KvEventPublisher:
 
 
 def _bind(socket: zmq.Socket[bytes], endpoint: str) -> str:
-    socket.bind(endpoint)
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        if error.errno in (errno.EINVAL, errno.EPROTONOSUPPORT):
+            raise ValueError(f"{endpoint!r} is no endpoint; one is like tcp://*:5557") from None
+        raise
     return socket.getsockopt_string(zmq.LAST_ENDPOINT)

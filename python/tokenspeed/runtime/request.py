@@ -37,10 +37,16 @@ class Request:
         declared = self.declared_new_tokens
         budget = self.max_new_tokens if declared is None else declared
         tokens = len(self.tokens) + max(self.max_new_tokens, budget)
-        if self.max_new_tokens < 1 or tokens > tokens_max:
+        if self.max_new_tokens < 1:
             raise RequestError(
-                f"request {self.request_id!r} needs 1 and more new tokens, and its prompt and "
-                f"output are {tokens} of at most {tokens_max} tokens",
+                f"request {self.request_id!r}: max_new_tokens is {self.max_new_tokens}; it is 1 or "
+                "more",
+                "request_too_large",
+            )
+        if tokens > tokens_max:
+            raise RequestError(
+                f"request {self.request_id!r}: a prompt of {len(self.tokens)} tokens and "
+                f"{tokens - len(self.tokens)} new ones are more than the {tokens_max} that fit here",
                 "request_too_large",
             )
         return RequestSpec(self.request_id, self.tokens, budget)

@@ -223,7 +223,7 @@ impl Coordinator {
         let mut write_back = CopyOp::default();
         for op_id in std::mem::take(&mut self.transfers.ordered_stores) {
             let Some(Transfer::Store { guard, blocks }) = self.transfers.get(op_id) else {
-                continue; // withdrawn, or acknowledged ahead of its order
+                continue; // withdrawn
             };
             write_back.start(op_id);
             write_back.source_pinned.push(*guard == StoreGuard::PinnedUntilAck);

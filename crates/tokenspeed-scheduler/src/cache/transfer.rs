@@ -153,7 +153,7 @@ pub struct Transfers {
     pub(super) pending: Vec<(GroupIndex, BlockKey)>,
     pinned_stores: usize,
     loads: usize,
-    /// Stores that the next plan carries.
+    /// Stores that the next plan carries, in the order of their numbers.
     pub(super) ordered_stores: Vec<OpId>,
     /// Loads that the next plan carries.
     pub(super) load_back: CopyOp,
@@ -214,9 +214,11 @@ impl Transfers {
         }
     }
 
-    /// The copy of that number, if it is in flight.
+    /// The copy of that number, if it is in flight and a plan has carried it: of no other does anybody know.
     pub fn get(&self, op_id: OpId) -> Option<&Transfer> {
-        self.in_flight.get(&op_id)
+        // They are numbered in order, so that all from the first of these on are still to be carried.
+        let is_carried = self.ordered_stores.first().is_none_or(|&first| op_id < first);
+        self.in_flight.get(&op_id).filter(|_| is_carried)
     }
 
     /// Whether the key is on its way to the Host.

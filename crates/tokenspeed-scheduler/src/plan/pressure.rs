@@ -130,6 +130,17 @@ impl Round<'_> {
         Some(victim)
     }
 
+    /// Who gives way where nobody could move otherwise: the oldest last, so that it gets on, and of the others
+    /// those that gave way least often, from the youngest.
+    pub(super) fn next_to_give_way(&self) -> Option<RequestKey> {
+        let age = |key: RequestKey| self.requests[key].submission;
+        let oldest = self.requests.local_residents().min_by_key(|&key| age(key));
+        let rank = |&key: &RequestKey| {
+            (Some(key) != oldest, Reverse(self.requests[key].retractions), age(key))
+        };
+        self.requests.local_residents().max_by_key(rank)
+    }
+
     /// Blocks a group that a first admission has to leave to the residents, itself among them; `None`
     /// where there is nobody to leave any to. `end` is that of its first chunk.
     pub(super) fn left_to_residents(&mut self, key: RequestKey, end: i64) -> Option<Vec<i64>> {

@@ -113,7 +113,7 @@ impl Round<'_> {
     /// is neither: it is not to be had until it has landed.
     fn choose_victim(&self, exemption: Exemption) -> Option<RequestKey> {
         if self.keeps_batch() {
-            return self.requests.youngest_local_resident();
+            return self.next_to_give_way();
         }
         let rank = |key: RequestKey, releasable: usize| {
             let request = &self.requests[key];

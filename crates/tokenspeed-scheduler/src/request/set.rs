@@ -257,11 +257,6 @@ impl RequestSet {
         declared.into_iter().chain(learned).min()
     }
 
-    /// The local resident that was submitted last.
-    pub fn youngest_local_resident(&self) -> Option<RequestKey> {
-        self.prefilling.last().max(self.decoding.last()).map(|&(_, key)| key)
-    }
-
     /// Residents whose next word is the peer's, in submission order.
     pub fn with_peer(&self) -> impl Iterator<Item = RequestKey> + '_ {
         self.with_peer.iter().map(|&(_, key)| key)

@@ -72,14 +72,25 @@ impl Tokens {
 }
 
 impl From<Vec<i32>> for Tokens {
+    /// A prompt, with room for output: to move it later costs a round of decoding that nobody expects.
     fn from(settled: Vec<i32>) -> Tokens {
-        Tokens { settled, ..Tokens::default() }
+        let mut tokens = Tokens { settled, ..Tokens::default() };
+        tokens.make_room(1);
+        tokens
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Tokens;
+
+    #[test]
+    fn a_prompt_stays_where_it_is_while_its_first_output_comes() {
+        let mut tokens = Tokens::from((0..32_768).collect::<Vec<_>>());
+        let place = tokens.settle().as_ptr();
+        (0..4_096).for_each(|token| tokens.append(&[token]));
+        assert_eq!(tokens.settle().as_ptr(), place);
+    }
 
     #[test]
     fn they_are_one_list_however_they_came() {

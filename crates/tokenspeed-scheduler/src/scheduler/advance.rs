@@ -24,7 +24,8 @@ impl Scheduler {
             .collect::<Result<_>>()?;
         for (event, subject) in events.iter().zip(subjects) {
             match subject {
-                Some(Subject::Copy) => self.end_copy(event),
+                Some(Subject::Copy(op_id, true)) => self.cache.complete_transfer(op_id, true),
+                Some(Subject::Copy(op_id, false)) => self.fail_load(op_id),
                 Some(Subject::Request(key)) if self.requests.is_live(key) => {
                     self.carry_out(event, key);
                 }
@@ -32,17 +33,6 @@ impl Scheduler {
             }
         }
         self.verify()
-    }
-
-    /// Ends a copy that was under way before any of these events: none that they begin is known to anybody.
-    fn end_copy(&mut self, event: &Event) {
-        match *event {
-            Event::WriteBackDone { op_id } | Event::LoadBackDone { op_id, success: true } => {
-                self.cache.complete_transfer(op_id, true);
-            }
-            Event::LoadBackDone { op_id, success: false } => self.fail_load(op_id),
-            _ => {}
-        }
     }
 
     /// Carries out one event about a request. Events submit none, so that nobody has taken its place since it
@@ -72,7 +62,7 @@ impl Scheduler {
             Event::UpdateReserveNumTokens { reserve_num_tokens, .. } => {
                 self.requests[key].reserve_next_tokens = *reserve_num_tokens;
             }
-            Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => {}
+            Event::WriteBackDone { .. } | Event::LoadBackDone { .. } => {} // About no request.
         }
     }
 

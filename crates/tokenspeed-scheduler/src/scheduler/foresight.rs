@@ -26,8 +26,8 @@ pub(super) struct Foresight {
 pub(super) enum Subject {
     /// A request that is live.
     Request(RequestKey),
-    /// A copy under way.
-    Copy,
+    /// A copy under way, and whether it has succeeded.
+    Copy(OpId, bool),
 }
 
 /// What a request will have come to.
@@ -198,9 +198,9 @@ impl Scheduler {
         event: &Event,
         foresight: &mut Foresight,
     ) -> Result<Option<Subject>> {
-        let (op_id, is_store, failed) = match *event {
-            Event::WriteBackDone { op_id } => (op_id, true, false),
-            Event::LoadBackDone { op_id, success } => (op_id, false, !success),
+        let (op_id, is_store, success) = match *event {
+            Event::WriteBackDone { op_id } => (op_id, true, true),
+            Event::LoadBackDone { op_id, success } => (op_id, false, success),
             _ => return Ok(None),
         };
         let Some(transfer) = self.cache.transfers().get(op_id) else {
@@ -213,10 +213,10 @@ impl Scheduler {
         if matches!(transfer, Transfer::Store { .. }) != is_store {
             return Err(Error::UnknownOperation { op_id, event: event.name().into() });
         }
-        if failed {
+        if !success {
             self.foresee_readers(&[Basis::Load(op_id)], foresight);
         }
-        Ok(Some(Subject::Copy))
+        Ok(Some(Subject::Copy(op_id, success)))
     }
 
     fn foresee_readers(&self, bases: &[Basis], foresight: &mut Foresight) {
