@@ -52,9 +52,8 @@ def load(source: str | Path, dtype: torch.dtype = torch.float32, device: str = "
     path = Path(source)
     if path.suffix == ".gguf" and path.is_file():
         return _load_gguf(path, dtype, device)
-    if len(path.parts) > 1 or path.suffix == ".gguf":
-        if not path.exists():
-            raise CheckpointError(f"{name}: there is no such file or folder")
+    if (len(path.parts) > 1 or path.suffix == ".gguf") and not path.exists():
+        raise CheckpointError(f"{name}: there is no such file or folder")
     if not (path / "config.json").is_file():
         known = ", ".join(["glassllm", *GGUF_PACKAGES])
         raise CheckpointError(

@@ -46,7 +46,7 @@ class Request:
         if tokens > tokens_max:
             raise RequestError(
                 f"request {self.request_id!r}: a prompt of {len(self.tokens)} tokens and "
-                f"{tokens - len(self.tokens)} new ones are more than the {tokens_max} that fit here",
+                f"{tokens - len(self.tokens)} new ones are more than the {tokens_max} that fit",
                 "request_too_large",
             )
         return RequestSpec(self.request_id, self.tokens, budget)
