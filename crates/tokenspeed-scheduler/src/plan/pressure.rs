@@ -44,6 +44,8 @@ pub struct Pressure {
     pub(super) yielding: Vec<RequestKey>,
     /// Who waits and would end last.
     pub(super) urgent: Urgent,
+    /// Whether one of them is being admitted.
+    pub(super) admits_urgent: bool,
 }
 
 /// What requests will need of a group beside the blocks that they hold.
@@ -218,12 +220,16 @@ impl Round<'_> {
         if little { rest.min(QUIET_STEPS_TOKENS) } else { rest }
     }
 
-    /// Blocks a group that stay for the residents, and for a newcomer of that outlook.
+    /// Blocks a group that stay for the residents, and for a newcomer of that outlook. Beside an urgent one
+    /// that is what is owed: all else is over sooner.
     fn reserved(&self, newcomer: impl Fn(&Geometry) -> Outlook) -> Vec<i64> {
         let left = |(geometry, all): (&Geometry, &Outlook)| {
             let own = newcomer(geometry);
             let pool = geometry.blocks_in(self.rules.config.usable_device_parents());
-            let most = self.requests.caution.of(pool);
+            let most = match self.feedback.pressure.admits_urgent {
+                true => 0,
+                false => self.requests.caution.of(pool),
+            };
             all.owed + own.owed + (all.steps + own.steps).min(most)
         };
         let outlook = &self.feedback.pressure.outlook;

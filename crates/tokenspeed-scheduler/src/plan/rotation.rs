@@ -4,8 +4,9 @@
 //! A request takes as many rounds as it has tokens to generate, however much room there is. Served first
 //! in, first out, a backlog ends with few requests in a pool that is mostly empty. So a request that waits
 //! is *urgent* when it will take as long by itself as all that is left to do would take a full pool (zero
-//! laxity). It is admitted before all others, and takes the place of a resident that has less to go, of the
-//! one that stands nearest behind a page's end. All this only where an interruption costs little but copies.
+//! laxity). It is admitted before all others, and leaves nothing aside for their next steps. Where an
+//! interruption costs little but copies it takes the place of a resident that has less to go, too, of the one
+//! that stands nearest behind a page's end.
 
 use std::cmp::Reverse;
 
@@ -46,15 +47,15 @@ pub struct Urgent {
 }
 
 impl Round<'_> {
-    /// Finds who is urgent, and makes room for the first of them. Only where an interruption costs little
-    /// but copies: elsewhere there is nothing to be won by another order.
+    /// Finds who is urgent, and makes room for the first of them where an interruption costs little but
+    /// copies.
     pub(super) fn rotate(&mut self) {
-        if !self.rules.interrupts_cheaply {
+        if !self.keeps_batch() {
             return;
         }
         self.feedback.pressure.urgent = self.find_urgent();
         // What defers a retraction defers these (`scheduler.md` §2).
-        if self.cache.transfers().owe_nothing() {
+        if self.rules.interrupts_cheaply && self.cache.transfers().owe_nothing() {
             self.make_room_for_urgent();
         }
     }
@@ -95,7 +96,8 @@ impl Round<'_> {
     }
 
     /// Rounds that all requests will take if no block, no row and no budget is idle; and those who wait,
-    /// each with the rounds that it will take by itself. As far as can be expected; `None` where nothing can.
+    /// each with the rounds that its output will take by itself. As far as can be expected; `None` where nothing
+    /// can.
     fn rounds_left(&self) -> Option<(i64, Vec<(i64, RequestKey)>)> {
         let geometries = self.cache.geometries();
         let config = &self.rules.config;
@@ -110,9 +112,8 @@ impl Round<'_> {
             }
             steps += i128::from(rest);
             if request.state().waits_for_admission() {
-                let prompt = if request.state().is_readmission() { 0 } else { tokens };
-                inputs += i128::from(prompt);
-                waiting.push((rest + prompt / config.max_scheduled_tokens, key));
+                inputs += i128::from(if request.state().is_readmission() { 0 } else { tokens });
+                waiting.push((rest, key));
             }
         }
         let blocks_in =
@@ -210,7 +211,10 @@ impl Round<'_> {
             if recovers && self.requests.has_incomplete_recovery() {
                 return Line::SealedToNewcomers;
             }
-            match self.schedule_first_chunk(key) {
+            self.feedback.pressure.admits_urgent = true;
+            let outcome = self.schedule_first_chunk(key);
+            self.feedback.pressure.admits_urgent = false;
+            match outcome {
                 Outcome::Completed => {}
                 Outcome::Incomplete => return Line::Held,
                 Outcome::NotNow => return Line::SealedToNewcomers,
