@@ -26,7 +26,7 @@ Key = tuple[str, int, str]
 Play = dict[str, Any]
 """What came of it; `note` where it did not end."""
 
-DEFAULT_SIDES = "goodput,goodput host,document declared,reference declared,vllm"
+DEFAULT_SIDES = "goodput,goodput declared,goodput host,document declared,reference declared,vllm"
 HEADINGS = (
     *("world", "pool", "scheduler", "rounds", "batch", "retracted", "most of one", "recomputed"),
     *("GB copied", "first token, s", "99th", "per token, ms", "99th / median", "passed over, s"),

@@ -120,6 +120,7 @@ SIDES = {
         Side("goodput", GOODPUT),
         Side("goodput, declared", {**GOODPUT, "max_new_tokens": -1}),
         Side("goodput, host", GOODPUT, host_pools=4),
+        Side("goodput, declared, host", {**GOODPUT, "max_new_tokens": -1}, host_pools=4),
         Side("document, declared", DOCUMENT),
         Side("document", {**DOCUMENT, "max_new_tokens": 0}),
         Side("reference, declared", DOCUMENT, rival=Reference, module="tokenspeed_scheduler"),
