@@ -1,5 +1,6 @@
 //! Puts the CUDA sources of `kernels/` where maturin takes them into the wheel from
-//! (`tool.maturin.include` in `pyproject.toml`), and says of which interpreter the build is.
+//! (`tool.maturin.include` in `pyproject.toml`), and sets the cfgs of the interpreter that
+//! is built for (`Py_GIL_DISABLED`).
 
 use std::path::Path;
 use std::{env, fs, io};

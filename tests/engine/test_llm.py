@@ -12,7 +12,6 @@ import pytest
 import torch
 from models.tiny import plain
 from tokenspeed import LLM, AsyncLLM, SamplingParams
-from tokenspeed.engine import EngineSettings
 from tokenspeed.engine.engine import Engine
 from tokenspeed.models import CheckpointError
 from tokenspeed.runtime.errors import EngineClosed, ForwardFault
@@ -193,28 +192,6 @@ def test_what_cannot_be_served_is_refused_by_name(llm: LLM) -> None:
         LLM("glassllm", memory="1KiB")
     with pytest.raises(ValueError, match=r"no_such_setting.*settings are num_device_pages, memory"):
         LLM("glassllm", no_such_setting=1)
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("num_device_pages", 1),
-        ("num_device_pages", "5"),
-        ("num_host_pages", -1),
-        ("num_host_pages", None),
-        ("page_tokens", 0),
-        ("max_batch_size", True),
-        ("max_request_tokens", 0),
-        ("max_scheduled_tokens", 0.5),
-        ("overlap_schedule_depth", -1),
-        ("speculative_tokens", -1),
-        ("mixed", 1),
-        ("prefix_cache", "no"),
-    ],
-)
-def test_a_wrong_setting_is_named_with_its_value(name: str, wrong: object) -> None:
-    with pytest.raises(ValueError, match=f"^{name} = {wrong!r}: {name} is "):
-        EngineSettings.of({name: wrong})
 
 
 def test_a_client_that_fails_fails_alone(llm: LLM) -> None:

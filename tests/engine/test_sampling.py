@@ -8,7 +8,6 @@ import pytest
 import torch
 from tokenspeed import SamplingParams
 from tokenspeed.engine.sampler import Draw, choose, uniform
-from tokenspeed.engine.settings import parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -100,11 +99,3 @@ def test_a_row_is_drawn_alike_in_any_batch() -> None:
         assert choose(logits[at : at + 1], places[at : at + 1], draws[at : at + 1]).tolist() == [
             together[at]
         ]
-
-
-def test_sizes_of_memory() -> None:
-    assert [parse_bytes(text) for text in (4096, "4096", "2KiB", "1.5 MB", "3G")] == [
-        4096, 4096, 2048, 1_500_000, 3_000_000_000,
-    ]  # fmt: skip
-    with pytest.raises(ValueError, match="memory"):
-        parse_bytes("2 pages")

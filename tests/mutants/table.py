@@ -307,4 +307,20 @@ MUTANTS = (
         "fused",
         "nobody_gives_way_more_than_three_times",
     ),
+    Mutant(
+        "goodput: an urgent request leaves nothing aside for steps",
+        "plan/pressure.rs",
+        "            let most = match self.feedback.pressure.admits_urgent {",
+        "            let most = match false {",
+        "fused",
+        "who_would_end_last_leaves_nothing_aside_for_steps",
+    ),
+    Mutant(
+        "an acknowledgement is of a copy that a plan has carried (cache.md §8)",
+        "cache/transfer.rs",
+        "        let is_carried = self.ordered_stores.first().is_none_or(|&first| op_id < first);",
+        "        let is_carried = true;",
+        "peers",
+        "a_store_ends_no_sooner_than_a_plan_has_carried_it",
+    ),
 )

@@ -198,8 +198,8 @@ def test_nothing_depends_on_the_order_of_a_hash_map() -> None:
 def test_the_bindings_keep_unsafe_code_to_views_and_fields_and_explain_it() -> None:
     for path in rust_files(BINDINGS):
         lines = path.read_text(encoding="utf-8").splitlines()
-        promises = r"^[^/]*\bunsafe (\{|impl)"
-        places = [at for at, line in enumerate(lines) if re.search(promises, line)]
+        unsafe_place = r"^[^/]*\bunsafe (\{|impl)"
+        places = [at for at, line in enumerate(lines) if re.search(unsafe_place, line)]
         if path.stem not in ("views", "field"):
             assert not places and "unsafe" not in code(path), path.name
             continue

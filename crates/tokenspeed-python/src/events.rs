@@ -78,7 +78,7 @@ macro_rules! request_event {
     ($name:ident, $event:ident, $module:literal, $repr:literal, $signature:tt, $text:literal, $doc:literal) => {
         #[doc = $doc]
         #[pyclass(module = $module, frozen, get_all)]
-                pub struct $name {
+        pub struct $name {
             /// Which.
             request_id: Field<RequestId>,
         }

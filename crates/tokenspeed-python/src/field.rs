@@ -4,9 +4,23 @@ use std::mem;
 
 use pyo3::prelude::*;
 
-/// An attribute of a frozen class. Read and written whole, by a thread that is attached to the
-/// interpreter, and nothing of Python runs in between.
-pub struct Field<T>(Slot<T>);
+/// An attribute of a frozen class. Read and written by threads that are attached to the interpreter, and
+/// nothing of Python runs in between.
+pub struct Field<T>(Cell<T>);
+
+/// Without a GIL threads run Python side by side.
+#[cfg(Py_GIL_DISABLED)]
+type Cell<T> = std::sync::Mutex<T>;
+
+/// The GIL is lock enough: one of the field's own would cost a result a seventh of its time.
+#[cfg(not(Py_GIL_DISABLED))]
+type Cell<T> = std::cell::RefCell<T>;
+
+#[cfg(not(Py_GIL_DISABLED))]
+// SAFETY: the cell is reached through `change` alone, whose caller is attached to the interpreter. One
+// thread at a time is, and the GIL orders what the threads do. Should a change let go of it all the same,
+// then the cell stays marked as borrowed, and another thread panics.
+unsafe impl<T: Send> Sync for Field<T> {}
 
 impl<T: Clone> Field<T> {
     /// A copy of its value.
@@ -21,14 +35,18 @@ impl<T: Clone> Field<T> {
     }
 
     /// Runs `change` on its value, in place. It must not run Python.
-    pub fn change<R>(&self, py: Python<'_>, change: impl FnOnce(&mut T) -> R) -> R {
-        self.0.with(py, change)
+    pub fn change<R>(&self, _py: Python<'_>, change: impl FnOnce(&mut T) -> R) -> R {
+        #[cfg(Py_GIL_DISABLED)]
+        let mut value = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        #[cfg(not(Py_GIL_DISABLED))]
+        let mut value = self.0.borrow_mut();
+        change(&mut value)
     }
 }
 
 impl<T> From<T> for Field<T> {
     fn from(value: T) -> Self {
-        Field(Slot::from(value))
+        Field(Cell::new(value))
     }
 }
 
@@ -39,60 +57,6 @@ impl<'py, T: Clone + IntoPyObject<'py>> IntoPyObject<'py> for &Field<T> {
 
     fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
         self.get(py).into_pyobject(py)
-    }
-}
-
-#[cfg(not(Py_GIL_DISABLED))]
-use by_interpreter_lock::Slot;
-#[cfg(Py_GIL_DISABLED)]
-use by_own_lock::Slot;
-
-/// Where the interpreter has a lock: a lock of the field's own would cost a result a fifth of its time.
-#[cfg(not(Py_GIL_DISABLED))]
-mod by_interpreter_lock {
-    use std::cell::RefCell;
-
-    use pyo3::Python;
-
-    pub struct Slot<T>(RefCell<T>);
-
-    // SAFETY: the cell is reached through `with` alone, whose caller is attached to the interpreter. One
-    // thread at a time is, and its lock orders what the threads do. Should the change let go of that
-    // lock all the same, then the cell stays marked as borrowed, and another thread panics.
-    unsafe impl<T: Send> Sync for Slot<T> {}
-
-    impl<T> Slot<T> {
-        pub fn with<R>(&self, _py: Python<'_>, change: impl FnOnce(&mut T) -> R) -> R {
-            change(&mut self.0.borrow_mut())
-        }
-    }
-
-    impl<T> From<T> for Slot<T> {
-        fn from(value: T) -> Self {
-            Slot(RefCell::new(value))
-        }
-    }
-}
-
-/// Where threads run Python side by side.
-#[cfg(Py_GIL_DISABLED)]
-mod by_own_lock {
-    use std::sync::{Mutex, PoisonError};
-
-    use pyo3::Python;
-
-    pub struct Slot<T>(Mutex<T>);
-
-    impl<T> Slot<T> {
-        pub fn with<R>(&self, _py: Python<'_>, change: impl FnOnce(&mut T) -> R) -> R {
-            change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-        }
-    }
-
-    impl<T> From<T> for Slot<T> {
-        fn from(value: T) -> Self {
-            Slot(Mutex::new(value))
-        }
     }
 }
 

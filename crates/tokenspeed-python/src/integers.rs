@@ -83,7 +83,7 @@ where
     T: Element + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     let mut integers = Few::new();
-    items::each(sequence, |item| match item.extract() {
+    items::try_for_each(sequence, |item| match item.extract() {
         Ok(integer) => {
             integers.push(integer);
             Ok(())

@@ -11,7 +11,7 @@ use pyo3::types::{PyList, PyString};
 /// `__len__` says: a false length would end the process.
 pub fn of<'py, T: FromPyObjectOwned<'py>>(sequence: &Bound<'py, PyAny>) -> PyResult<Vec<T>> {
     let mut items = Vec::new();
-    each(sequence, |item| {
+    try_for_each(sequence, |item| {
         items.push(item.extract().map_err(Into::into)?);
         Ok(())
     })?;
@@ -20,7 +20,7 @@ pub fn of<'py, T: FromPyObjectOwned<'py>>(sequence: &Bound<'py, PyAny>) -> PyRes
 
 /// Hands the items of a sequence to `take`, in order, until one is refused. Raises TypeError for a
 /// string.
-pub fn each<'py>(
+pub fn try_for_each<'py>(
     sequence: &Bound<'py, PyAny>,
     mut take: impl FnMut(Bound<'py, PyAny>) -> PyResult<()>,
 ) -> PyResult<()> {

@@ -6,10 +6,10 @@ use tempfile::TempDir;
 use tokenspeed_recording::{Answer, Call, Entry, Recorder, Recording};
 use tokenspeed_scheduler::{
     CacheGroupConfig, CacheGroupFamily, CacheRetention, CacheTransferPolicy, Event, Handle,
-    RequestSpec, Role, SchedulerConfig, StorageKeys,
+    RequestId, RequestSpec, Role, SchedulerConfig, StorageKeys,
 };
 
-fn id() -> tokenspeed_scheduler::RequestId {
+fn id() -> RequestId {
     "a \"name\"\n".into()
 }
 

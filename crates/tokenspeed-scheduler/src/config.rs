@@ -44,8 +44,8 @@ pub enum PressurePolicy {
     /// `scheduler.md` §2 and §4 to the letter.
     #[default]
     Document,
-    /// The engine keeps its batch: what residents need next comes before any admission, and who came
-    /// last, or loses least by it, gives way (`docs/goodput.md`).
+    /// The engine keeps its batch: what residents need next comes before any admission, who came last,
+    /// or loses least by it, gives way, and who would end last goes first (`docs/goodput.md`).
     Goodput,
 }
 

@@ -222,10 +222,12 @@ pub enum Error {
 
     /// A recording that would leave out what came before it.
     ///
-    /// ``calls before the recording: 17; begin one before the scheduler's first call``
-    #[error("calls before the recording: {calls}; begin one before the scheduler's first call")]
+    /// ``calls before the recording: 17; begin a recording before the scheduler's first call``
+    #[error(
+        "calls before the recording: {calls}; begin a recording before the scheduler's first call"
+    )]
     RecordingTooLate {
-        /// How many it has had.
+        /// Calls that the scheduler has had.
         calls: u64,
     },
 

@@ -126,7 +126,7 @@ fn texts_codes_and_kinds() {
             Error::RecordingTooLate { calls: 17 },
             "recording_too_late",
             Recording,
-            "calls before the recording: 17; begin one before the scheduler's first call",
+            "calls before the recording: 17; begin a recording before the scheduler's first call",
         ),
         (
             Error::RecordingFailed {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from operator import index
+from numbers import Integral
 from typing import Any
 
 from tokenspeed.runtime.recipe import Recipe
@@ -28,15 +28,16 @@ _LEAST = {
 }
 """Of the settings that are whole numbers, the least; the scheduler knows the most."""
 
-_FLAGS = ("mixed", "prefix_cache")
-
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
     """Sizes in tokens, pages or bytes as named. Left alone, `max_batch_size` requests of
-    `max_request_tokens` fit the pool side by side, and nothing is ever retracted."""
+    `max_request_tokens` fit the pool side by side, and nothing is ever retracted.
+
+    Raises `ValueError` naming the setting, its value and the rule.
+    """
 
     num_device_pages: int | None = None
     """Parents of the pool (api.md), the null one included."""
@@ -64,28 +65,24 @@ class EngineSettings:
     """New prompts find what others have computed."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` naming the setting, its value and the rule."""
-        defaults = {item.name: item.default for item in fields(self)}
         for name, least in _LEAST.items():
             given = getattr(self, name)
-            if given is None and defaults[name] is None:
+            if given is None and getattr(EngineSettings, name) is None:
                 continue
-            try:
-                fits = not isinstance(given, bool) and index(given) >= least
-            except TypeError:
-                fits = False
-            if not fits:
+            if not isinstance(given, Integral) or isinstance(given, bool) or given < least:
                 raise ValueError(
                     f"{name} = {given!r:.80}: {name} is a whole number from {least} on"
                 )
-        for name in _FLAGS:
+        for name in ("mixed", "prefix_cache"):
             given = getattr(self, name)
             if not isinstance(given, bool):
                 raise ValueError(f"{name} = {given!r:.80}: {name} is True or False")
+        if self.num_device_pages is not None and self.memory is not None:
+            raise ValueError("num_device_pages and memory: give one of them")
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> EngineSettings:
-        """Raises `ValueError` for a name that is no setting, and for a wrong one."""
+        """Raises `ValueError` for a name that is no setting, or a value that is none."""
         known = [item.name for item in fields(cls)]
         for name in settings:
             if name not in known:
@@ -99,8 +96,6 @@ class EngineSettings:
 
         Raises `ValueError` naming the setting.
         """
-        if self.num_device_pages is not None and self.memory is not None:
-            raise ValueError("num_device_pages and memory: give one of them")
         settings = {
             "max_scheduled_tokens": self.max_scheduled_tokens,
             "decode_input_tokens": 1 + self.speculative_tokens,

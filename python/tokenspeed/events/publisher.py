@@ -45,8 +45,8 @@ class KvEventPublisher:
         high_water_mark: int = 100_000,
         linger_s: float = 1.0,
     ) -> None:
-        """Binds both endpoints, in the syntax of ZeroMQ. Raises `zmq.ZMQError` if it cannot, and
-        `ValueError` for what is no endpoint, like ``tcp://*:5557``, or no layout.
+        """Binds both endpoints, in the syntax of ZeroMQ (``tcp://*:5557``). Raises `zmq.ZMQError`
+        if it cannot, and `ValueError` for an endpoint or a layout that there is not.
 
         `buffer_batches` are kept for replays. `high_water_mark` is how many batches may wait for a
         slow subscriber before it loses some. `linger_s` is how long `close` waits for the last

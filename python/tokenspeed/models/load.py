@@ -52,6 +52,7 @@ def load(source: str | Path, dtype: torch.dtype = torch.float32, device: str = "
     path = Path(source)
     if path.suffix == ".gguf" and path.is_file():
         return _load_gguf(path, dtype, device)
+    # More than one part, or that suffix: meant as a path, and as none of the short names.
     if (len(path.parts) > 1 or path.suffix == ".gguf") and not path.exists():
         raise CheckpointError(f"{name}: there is no such file or folder")
     if not (path / "config.json").is_file():

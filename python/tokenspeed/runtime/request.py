@@ -32,21 +32,21 @@ class Request:
     §4); None: `max_new_tokens`; 0: none, so that it takes less room and may be retracted."""
 
     def spec(self, tokens_max: int) -> RequestSpec:
-        """As the scheduler takes it. Raises `RequestError` for one whose prompt and output are more
-        than `tokens_max` tokens."""
-        declared = self.declared_new_tokens
-        budget = self.max_new_tokens if declared is None else declared
-        tokens = len(self.tokens) + max(self.max_new_tokens, budget)
+        """As the scheduler takes it. Raises `RequestError` for one that asks for less than one new
+        token, or whose prompt and output are more than `tokens_max` tokens."""
         if self.max_new_tokens < 1:
             raise RequestError(
-                f"request {self.request_id!r}: max_new_tokens is {self.max_new_tokens}; it is 1 or "
+                f"request {self.request_id!r}: max_new_tokens = {self.max_new_tokens}: it is 1 or "
                 "more",
                 "request_too_large",
             )
-        if tokens > tokens_max:
+        declared = self.declared_new_tokens
+        budget = self.max_new_tokens if declared is None else declared
+        new_tokens = max(self.max_new_tokens, budget)
+        if len(self.tokens) + new_tokens > tokens_max:
             raise RequestError(
                 f"request {self.request_id!r}: a prompt of {len(self.tokens)} tokens and "
-                f"{tokens - len(self.tokens)} new ones are more than the {tokens_max} that fit",
+                f"{new_tokens} new ones are more than the {tokens_max} that fit",
                 "request_too_large",
             )
         return RequestSpec(self.request_id, self.tokens, budget)

@@ -40,8 +40,8 @@ class PressurePolicy(Enum):
     Document = 0
     """`scheduler.md` §2 and §4 to the letter."""
     Goodput = 1
-    """The engine keeps its batch: what residents need next comes before any admission, and who came
-    last, or loses least by it, gives way."""
+    """The engine keeps its batch: what residents need next comes before any admission, who came
+    last, or loses least by it, gives way, and who would end last goes first."""
 
 
 class Role(Enum):

@@ -169,7 +169,7 @@ impl Engine {
 
     fn feed_events(&mut self, plan: &ExecutionPlan, samples: &[usize]) -> Duration {
         let result = |(id, &tokens): (&std::sync::Arc<str>, &usize)| Event::ExtendResult {
-            request_id: id.as_ref().into(),
+            request_id: id.clone().into(),
             tokens: vec![SAMPLE; tokens].into(),
             spec_candidate_ids: Default::default(),
         };

@@ -214,9 +214,9 @@ impl Transfers {
         }
     }
 
-    /// The copy of that number, if it is in flight and a plan has carried it: of no other does anybody know.
+    /// The copy of that number, if it is in flight and known to an engine: not a store that waits for its plan.
     pub fn get(&self, op_id: OpId) -> Option<&Transfer> {
-        // They are numbered in order, so that all from the first of these on are still to be carried.
+        // Numbers rise, so whatever is below the first that waits has been carried.
         let is_carried = self.ordered_stores.first().is_none_or(|&first| op_id < first);
         self.in_flight.get(&op_id).filter(|_| is_carried)
     }

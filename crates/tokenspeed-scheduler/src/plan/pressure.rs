@@ -6,8 +6,8 @@
 //!   The youngest waits; the oldest is no victim for lack of a block, so somebody always gets on
 //!   (`liveness.md` 1). Where an interruption costs little but copies, whoever stands at a page's end gives way,
 //!   be it itself; and at the end of a backlog anyone may, once, to one who would end last (`rotation.rs`).
-//! - An admission secures the rest of its prompt, and leaves the residents their next steps. Where a
-//!   resident lacks a block nobody is admitted at all.
+//! - An admission secures the rest of its prompt, and leaves the residents their next steps, unless it is
+//!   urgent. Where a resident lacks a block nobody is admitted at all.
 //! - Budgets are not prepaid: they say no more than how far a request may grow at most.
 //! - A prompt that does not fit is passed over by so many others and no more. Nobody else is retracted
 //!   for a newcomer. Readmissions, oldest first, share their round.
@@ -44,7 +44,7 @@ pub struct Pressure {
     pub(super) yielding: Vec<RequestKey>,
     /// Who waits and would end last.
     pub(super) urgent: Urgent,
-    /// Whether one of them is being admitted.
+    /// Whether one of `urgent` is being admitted now.
     pub(super) admits_urgent: bool,
 }
 
@@ -111,11 +111,11 @@ impl Round<'_> {
             return None;
         }
         let cheaply = self.rules.interrupts_cheaply;
-        let age = |key: RequestKey| self.requests[key].submission;
-        let is_older = |other: RequestKey| age(other) < age(key);
+        let submission = |key: RequestKey| self.requests[key].submission;
+        let is_older = |other: RequestKey| submission(other) < submission(key);
         let itself = cheaply && self.requests.local_residents().any(is_older);
         let gives_way = |&other: &RequestKey| {
-            (age(other) > age(key) || itself && other == key)
+            (submission(other) > submission(key) || itself && other == key)
                 && self.requests[other].retractions < RETRACTIONS_MOST
         };
         let rank = |&other: &RequestKey| {
@@ -132,13 +132,14 @@ impl Round<'_> {
         Some(victim)
     }
 
-    /// Who gives way where nobody could move otherwise: the oldest last, so that it gets on, and of the others
-    /// those that gave way least often, from the youngest.
+    /// Who gives way where nobody could move otherwise: of those that gave way least often the youngest; the
+    /// oldest last of all, so that it gets on.
     pub(super) fn next_to_give_way(&self) -> Option<RequestKey> {
-        let age = |key: RequestKey| self.requests[key].submission;
-        let oldest = self.requests.local_residents().min_by_key(|&key| age(key));
-        let rank = |&key: &RequestKey| {
-            (Some(key) != oldest, Reverse(self.requests[key].retractions), age(key))
+        let submission = |key: &RequestKey| self.requests[*key].submission;
+        let oldest = self.requests.local_residents().min_by_key(submission);
+        let rank = |key: &RequestKey| {
+            let retractions = self.requests[*key].retractions;
+            (Some(*key) != oldest, Reverse(retractions), submission(key))
         };
         self.requests.local_residents().max_by_key(rank)
     }
@@ -220,8 +221,8 @@ impl Round<'_> {
         if little { rest.min(QUIET_STEPS_TOKENS) } else { rest }
     }
 
-    /// Blocks a group that stay for the residents, and for a newcomer of that outlook. Beside an urgent one
-    /// that is what is owed: all else is over sooner.
+    /// Blocks a group that stay for the residents, and for a newcomer of that outlook. For an urgent one
+    /// that is what is owed and no more: it would outlast everyone whose steps were secured.
     fn reserved(&self, newcomer: impl Fn(&Geometry) -> Outlook) -> Vec<i64> {
         let left = |(geometry, all): (&Geometry, &Outlook)| {
             let own = newcomer(geometry);

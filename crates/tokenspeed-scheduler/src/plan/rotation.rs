@@ -4,9 +4,9 @@
 //! A request takes as many rounds as it has tokens to generate, however much room there is. Served first
 //! in, first out, a backlog ends with few requests in a pool that is mostly empty. So a request that waits
 //! is *urgent* when it will take as long by itself as all that is left to do would take a full pool (zero
-//! laxity). It is admitted before all others, and leaves nothing aside for their next steps. Where an
-//! interruption costs little but copies it takes the place of a resident that has less to go, too, of the one
-//! that stands nearest behind a page's end.
+//! laxity). It is admitted before all others, and leaves residents none of their next steps but those of who
+//! was retracted before. Where an interruption costs little but copies it takes the place of a resident that
+//! has less to go, too, of the one that stands nearest behind a page's end.
 
 use std::cmp::Reverse;
 
@@ -96,8 +96,8 @@ impl Round<'_> {
     }
 
     /// Rounds that all requests will take if no block, no row and no budget is idle; and those who wait,
-    /// each with the rounds that its output will take by itself. As far as can be expected; `None` where nothing
-    /// can.
+    /// each with the rounds that its output will take by itself. As far as can be expected;
+    /// `None` where nothing can.
     fn rounds_left(&self) -> Option<(i64, Vec<(i64, RequestKey)>)> {
         let geometries = self.cache.geometries();
         let config = &self.rules.config;
@@ -112,7 +112,9 @@ impl Round<'_> {
             }
             steps += i128::from(rest);
             if request.state().waits_for_admission() {
-                inputs += i128::from(if request.state().is_readmission() { 0 } else { tokens });
+                if !request.state().is_readmission() {
+                    inputs += i128::from(tokens);
+                }
                 waiting.push((rest, key));
             }
         }

@@ -24,8 +24,10 @@ impl Scheduler {
             .collect::<Result<_>>()?;
         for (event, subject) in events.iter().zip(subjects) {
             match subject {
-                Some(Subject::Copy(op_id, true)) => self.cache.complete_transfer(op_id, true),
-                Some(Subject::Copy(op_id, false)) => self.fail_load(op_id),
+                Some(Subject::Copy { op_id, success: true }) => {
+                    self.cache.complete_transfer(op_id, true);
+                }
+                Some(Subject::Copy { op_id, success: false }) => self.fail_load(op_id),
                 Some(Subject::Request(key)) if self.requests.is_live(key) => {
                     self.carry_out(event, key);
                 }

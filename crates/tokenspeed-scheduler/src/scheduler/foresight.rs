@@ -26,8 +26,13 @@ pub(super) struct Foresight {
 pub(super) enum Subject {
     /// A request that is live.
     Request(RequestKey),
-    /// A copy under way, and whether it has succeeded.
-    Copy(OpId, bool),
+    /// A copy under way.
+    Copy {
+        /// Its number.
+        op_id: OpId,
+        /// Whether it has succeeded; a store always has.
+        success: bool,
+    },
 }
 
 /// What a request will have come to.
@@ -216,7 +221,7 @@ impl Scheduler {
         if !success {
             self.foresee_readers(&[Basis::Load(op_id)], foresight);
         }
-        Ok(Some(Subject::Copy(op_id, success)))
+        Ok(Some(Subject::Copy { op_id, success }))
     }
 
     fn foresee_readers(&self, bases: &[Basis], foresight: &mut Foresight) {

@@ -65,6 +65,17 @@ fn who_would_end_last_is_admitted_first() {
     }
 }
 
+/// Room for two and their next steps: the third is urgent before any of them ends, and comes in beside them.
+/// Did it leave them those steps, all would take 25 rounds more.
+#[test]
+fn who_would_end_last_leaves_nothing_aside_for_steps() {
+    let policy = PressurePolicy::Goodput;
+    let mut engine = Engine::new(&World { P: 40, mixed: true, policy, ..World::default() });
+    engine.submit_all(vec![R(32, 60); 5]);
+    let (rounds, _) = played(&mut engine);
+    assert!((170..190).contains(&rounds), "{rounds}");
+}
+
 /// Of two younger residents one stands at a page's end, and the other two tokens behind one. Where pages
 /// come back from the Host the first gives way, since it loses nothing; elsewhere the youngest.
 #[test]

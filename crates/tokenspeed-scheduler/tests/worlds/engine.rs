@@ -282,7 +282,7 @@ impl Play<'_> {
             let due = self.round + 1 + self.r.below(self.world.peer_lag);
             let life = self.lives.get_mut(&**id).expect("it lives");
             life.decoding = false;
-            let word = Event::RemotePrefillDone { request_id: id.as_ref().into(), bootstrap_token };
+            let word = Event::RemotePrefillDone { request_id: id.clone().into(), bootstrap_token };
             self.owed.push((due, Said::Word(word)));
         }
     }
@@ -300,7 +300,7 @@ impl Play<'_> {
                 return Err(format!("'{id}' is handed over with {sent:?}"));
             }
             let due = self.round + 1 + self.r.below(self.world.peer_lag);
-            let word = Event::TransferSucceeded { request_id: id.as_ref().into() };
+            let word = Event::TransferSucceeded { request_id: id.clone().into() };
             self.owed.push((due, Said::Word(word)));
         }
         Ok(())
