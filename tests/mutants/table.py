@@ -308,6 +308,14 @@ MUTANTS = (
         "nobody_gives_way_more_than_three_times",
     ),
     Mutant(
+        "goodput: who gave way three times is spared in a standstill",
+        "plan/pressure.rs",
+        "            let spared = retractions >= RETRACTIONS_MOST;",
+        "            let spared = false;",
+        "fused",
+        "who_gave_way_three_times_stays_in_a_standstill",
+    ),
+    Mutant(
         "goodput: an urgent request leaves nothing aside for steps",
         "plan/pressure.rs",
         "            let most = match self.feedback.pressure.admits_urgent {",

@@ -132,14 +132,16 @@ impl Round<'_> {
         Some(victim)
     }
 
-    /// Who gives way where nobody could move otherwise: of those that gave way least often the youngest; the
-    /// oldest last of all, so that it gets on.
+    /// Who gives way where nobody could move otherwise: of those that gave way least often the youngest, and the
+    /// oldest only where all others have given way so often that they are spared. Once all are, the oldest is the
+    /// last: so somebody gets on.
     pub(super) fn next_to_give_way(&self) -> Option<RequestKey> {
         let submission = |key: &RequestKey| self.requests[*key].submission;
         let oldest = self.requests.local_residents().min_by_key(submission);
         let rank = |key: &RequestKey| {
             let retractions = self.requests[*key].retractions;
-            (Some(*key) != oldest, Reverse(retractions), submission(key))
+            let spared = retractions >= RETRACTIONS_MOST;
+            (!spared, Some(*key) != oldest, Reverse(retractions), submission(key))
         };
         self.requests.local_residents().max_by_key(rank)
     }

@@ -116,3 +116,16 @@ fn nobody_gives_way_more_than_three_times() {
         assert!(retractions.iter().all(|&count| count <= 3), "{retractions:?}");
     }
 }
+
+/// The last one comes back beside an older one that then needs its blocks. Who gave way three times stays where
+/// nobody can move, and the oldest gives way.
+#[test]
+fn who_gave_way_three_times_stays_in_a_standstill() {
+    let policy = PressurePolicy::Goodput;
+    let world = World { P: 20, H: 80, rows: 4, width: 4, accepted: 1, policy, ..World::default() };
+    let mut engine = Engine::new(&world);
+    let asked = [(4, 50), (7, 40), (2, 68), (7, 29), (8, 20), (8, 20), (8, 62)];
+    engine.submit_all(asked.map(|(prompt, output)| R(prompt, output)).to_vec());
+    let (_, retractions) = played(&mut engine);
+    assert!(retractions.iter().all(|&count| count <= 3), "{retractions:?}");
+}
