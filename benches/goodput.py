@@ -48,7 +48,7 @@ def main() -> None:
     try:
         sides = [_named("side", name, SIDES_BY_NAME) for name in options.sides.split(",")]
         worlds = [_named("world", name, WORLDS) for name in options.worlds.split(",")]
-        percents = [int(percent) for percent in options.pools.split(",")]
+        percents = [_percent(text) for text in options.pools.split(",")]
     except ValueError as error:
         parser.error(str(error))
     missing = [w.file for w in worlds if w.file and not (options.traces / w.file).exists()]
@@ -65,6 +65,12 @@ def main() -> None:
     console.print(_table(found))
     if options.plot:
         _plot(found, options.plot)
+
+
+def _percent(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise ValueError(f"--pools: {text!r} is no whole number of per cent from 1 on")
+    return int(text)
 
 
 def _named(what: str, name: str, known: Mapping[str, T]) -> T:
@@ -222,7 +228,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="where the traces lie (shared/data/traces beside the repository)",
     )
-    parser.add_argument("--state", type=Path, default=Path("goodput.jsonl"), help="what was played")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=Path("goodput.jsonl"),
+        help="what was played (goodput.jsonl); remove it for another core",
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="SVG or PNG; needs matplotlib")
     parser.add_argument("--report", action="store_true", help="play nothing, print the table")
     return parser

@@ -190,7 +190,9 @@ def test_what_cannot_be_served_is_refused_by_name(llm: LLM) -> None:
         LLM("glassllm", memory="much")
     with pytest.raises(ValueError, match="pool"):
         LLM("glassllm", memory="1KiB")
-    with pytest.raises(ValueError, match=r"no_such_setting.*settings are num_device_pages, memory"):
+    with pytest.raises(
+        ValueError, match=r"no_such_setting.*settings are dtype, device, num_device_pages, memory"
+    ):
         LLM("glassllm", no_such_setting=1)
 
 

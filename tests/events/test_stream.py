@@ -370,6 +370,11 @@ def test_what_is_no_endpoint_is_refused(wrong: str) -> None:
         KvEventPublisher(LOCAL, replay_endpoint=wrong)
 
 
+def test_a_queue_is_bounded() -> None:
+    with pytest.raises(ValueError, match="queue_batches = 0: it is 1 or more"):
+        KvEventPublisher(LOCAL, queue_batches=0)
+
+
 def test_a_layout_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="layout = 'x': it is one of map, array"):
         KvEventPublisher(LOCAL, layout="x")  # type: ignore[arg-type]

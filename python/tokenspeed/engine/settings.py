@@ -86,9 +86,8 @@ class EngineSettings:
         known = [item.name for item in fields(cls)]
         for name in settings:
             if name not in known:
-                raise ValueError(
-                    f"setting {name!r}: there is none; settings are {', '.join(known)}"
-                )
+                names = ", ".join(["dtype", "device", *known])
+                raise ValueError(f"setting {name!r}: there is none; settings are {names}")
         return cls(**settings)
 
     def scheduler_config(self, recipe: Recipe, context_tokens: int) -> SchedulerConfig:

@@ -46,12 +46,15 @@ class KvEventPublisher:
         linger_s: float = 1.0,
     ) -> None:
         """Binds both endpoints, in the syntax of ZeroMQ (``tcp://*:5557``). Raises `zmq.ZMQError`
-        if it cannot, and `ValueError` for an endpoint or a layout that there is not.
+        if it cannot, and `ValueError` for an endpoint or a layout that there is not, and for
+        `queue_batches` under 1: such a queue would have no bound.
 
         `buffer_batches` are kept for replays. `high_water_mark` is how many batches may wait for a
         slow subscriber before it loses some. `linger_s` is how long `close` waits for the last
         batches to leave, in seconds. `layout` is how events are written: see `wire`.
         """
+        if queue_batches < 1:
+            raise ValueError(f"queue_batches = {queue_batches}: it is 1 or more")
         layouts = get_args(wire.Layout)
         if layout not in layouts:
             raise ValueError(f"layout = {layout!r}: it is one of {', '.join(layouts)}")

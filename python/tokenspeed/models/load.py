@@ -99,7 +99,7 @@ def _from_pretrained(path: Path, dtype: torch.dtype, device: str, **options: Any
         )
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, **options)
     except (OSError, ValueError, ImportError, KeyError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
+        raise CheckpointError(f"{path / options.get('gguf_file', '')}: {error}") from error
     generation: GenerationConfig | None = model.generation_config
     ends = generation.eos_token_id if generation else None
     ends = model.config.eos_token_id if ends is None else ends

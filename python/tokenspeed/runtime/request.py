@@ -46,7 +46,8 @@ class Request:
         if len(self.tokens) + new_tokens > tokens_max:
             raise RequestError(
                 f"request {self.request_id!r}: a prompt of {len(self.tokens)} tokens and "
-                f"{new_tokens} new ones are more than the {tokens_max} that fit",
+                f"{new_tokens} new ones are more than the {tokens_max} that fit; shorten it, ask "
+                "for fewer, or give the engine a larger pool, as far as the model bears it",
                 "request_too_large",
             )
         return RequestSpec(self.request_id, self.tokens, budget)
