@@ -1,6 +1,7 @@
 //! What a client submits.
 
 use pyo3::prelude::*;
+use tokenspeed_scheduler::request::tokens::with_room;
 
 use crate::field::{Field, setters};
 use crate::integers::Tokens;
@@ -51,7 +52,7 @@ impl RequestSpec {
     pub fn to_core(&self, py: Python<'_>) -> tokenspeed_scheduler::RequestSpec {
         tokenspeed_scheduler::RequestSpec {
             request_id: self.request_id.get(py),
-            tokens: self.tokens.get(py).0.into_vec(),
+            tokens: self.tokens.change(py, |tokens| with_room(&tokens.0)),
             max_new_tokens: self.max_new_tokens.get(py),
         }
     }

@@ -65,10 +65,21 @@ impl Tokens {
     /// more often.
     fn make_room(&mut self, more: usize) {
         if self.settled.capacity() - self.settled.len() < more {
-            let step = STEP.max(self.settled.len() / 8);
-            self.settled.reserve_exact(more.max(step));
+            self.settled.reserve_exact(more.max(step(self.settled.len())));
         }
     }
+}
+
+/// Tokens by which a list of so many grows.
+fn step(len: usize) -> usize {
+    STEP.max(len / 8)
+}
+
+/// A prompt's tokens, with the room for output that a request would otherwise move them for.
+pub fn with_room(tokens: &[i32]) -> Vec<i32> {
+    let mut roomy = Vec::with_capacity(tokens.len() + step(tokens.len()));
+    roomy.extend_from_slice(tokens);
+    roomy
 }
 
 impl From<Vec<i32>> for Tokens {
