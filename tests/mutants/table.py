@@ -302,7 +302,7 @@ MUTANTS = (
     Mutant(
         "goodput: who gave way twice comes back to stay",
         "plan/pressure.rs",
-        "            && self.requests[key].retractions + 1 < RETRACTIONS_MOST;",
+        "            && self.requests[key].retractions + 1 < self.rules.spared_from;",
         "            && self.requests[key].retractions < 99;",
         "fused",
         "nobody_gives_way_more_than_three_times",
@@ -310,10 +310,18 @@ MUTANTS = (
     Mutant(
         "goodput: who gave way three times is spared in a standstill",
         "plan/pressure.rs",
-        "            let spared = retractions >= RETRACTIONS_MOST;",
+        "            let spared = retractions >= self.rules.spared_from;",
         "            let spared = false;",
         "fused",
         "who_gave_way_three_times_stays_in_a_standstill",
+    ),
+    Mutant(
+        "goodput: of those who are to be spared one is resident at a time",
+        "request/set.rs",
+        "        is_spared(key) && self.residents().any(is_spared)",
+        "        false && is_spared(key) && self.residents().any(is_spared)",
+        "fused",
+        "who_gave_way_three_times_comes_back_beside_no_other_such",
     ),
     Mutant(
         "goodput: an urgent request leaves nothing aside for steps",

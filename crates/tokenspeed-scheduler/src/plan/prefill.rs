@@ -39,9 +39,9 @@ impl Round<'_> {
     /// One readmission by the document; all that fit, one after the other, where the engine keeps its batch.
     fn schedule_readmissions(&mut self) -> Line {
         loop {
-            let waiting = self.requests.next_readmission();
+            let waiting = self.requests.next_readmission(self.rules.spared_from);
             let line = self.schedule_readmission();
-            let next = self.requests.next_readmission();
+            let next = self.requests.next_readmission(self.rules.spared_from);
             if !self.keeps_batch() || line != Line::Free || next.is_none() || next == waiting {
                 return line;
             }
@@ -51,7 +51,7 @@ impl Round<'_> {
     /// The one readmission that this round may start, and none while an earlier one is under way
     /// (`scheduler.md` §5). One that does not fit waits, and is never what a retraction is for (§4).
     fn schedule_readmission(&mut self) -> Line {
-        let Some(key) = self.requests.next_readmission() else {
+        let Some(key) = self.requests.next_readmission(self.rules.spared_from) else {
             return Line::Free;
         };
         if self.requests.has_incomplete_recovery() {

@@ -32,9 +32,6 @@ const QUIET_STEPS_TOKENS: i64 = 4;
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 512;
 
-/// Retractions after which a request is a victim no more, unless nobody else could move.
-const RETRACTIONS_MOST: i64 = 3;
-
 /// What the policy keeps in mind during a round.
 #[derive(Debug, Default)]
 pub struct Pressure {
@@ -116,7 +113,7 @@ impl Round<'_> {
         let itself = cheaply && self.requests.local_residents().any(is_older);
         let gives_way = |&other: &RequestKey| {
             (submission(other) > submission(key) || itself && other == key)
-                && self.requests[other].retractions < RETRACTIONS_MOST
+                && self.requests[other].retractions < self.rules.spared_from
         };
         let rank = |&other: &RequestKey| {
             let request = &self.requests[other];
@@ -133,14 +130,14 @@ impl Round<'_> {
     }
 
     /// Who gives way where nobody could move otherwise: of those that gave way least often the youngest, and the
-    /// oldest only where all others have given way so often that they are spared. Once all are, the oldest is the
-    /// last: so somebody gets on.
+    /// oldest only where the one other was retracted so often that it is spared. So somebody gets on: of those who
+    /// are to be spared one is resident at a time (`stands_back`).
     pub(super) fn next_to_give_way(&self) -> Option<RequestKey> {
         let submission = |key: &RequestKey| self.requests[*key].submission;
         let oldest = self.requests.local_residents().min_by_key(submission);
         let rank = |key: &RequestKey| {
             let retractions = self.requests[*key].retractions;
-            let spared = retractions >= RETRACTIONS_MOST;
+            let spared = retractions >= self.rules.spared_from;
             (!spared, Some(*key) != oldest, Reverse(retractions), submission(key))
         };
         self.requests.local_residents().max_by_key(rank)
@@ -219,7 +216,7 @@ impl Round<'_> {
         let rest = self.requests.expected_rest(key).unwrap_or(i64::MAX);
         let little = self.rules.interrupts_cheaply
             && self.requests.backlog.has_been_quiet(self.number)
-            && self.requests[key].retractions + 1 < RETRACTIONS_MOST;
+            && self.requests[key].retractions + 1 < self.rules.spared_from;
         if little { rest.min(QUIET_STEPS_TOKENS) } else { rest }
     }
 

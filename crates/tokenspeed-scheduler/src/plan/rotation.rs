@@ -202,7 +202,11 @@ impl Round<'_> {
         if line != Line::Free {
             return line;
         }
+        let spared_from = self.rules.spared_from;
         for key in urgent {
+            if self.requests.stands_back(key, spared_from) {
+                continue;
+            }
             if self.build.budget_left() <= 0 {
                 return Line::Held;
             }

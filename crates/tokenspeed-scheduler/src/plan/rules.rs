@@ -5,6 +5,9 @@ use crate::config::{PressurePolicy, Role, SchedulerConfig};
 use crate::error::Result;
 use crate::request::State;
 
+/// How often one request gives way at most where the engine keeps its batch.
+const RETRACTIONS_MOST: i64 = 3;
+
 /// Token counts unless a name says otherwise.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -32,6 +35,8 @@ pub struct Rules {
     /// Whether an engine that keeps its batch may interrupt requests for little but copies: beside a Host
     /// tier that takes what the Device holds.
     pub interrupts_cheaply: bool,
+    /// Retractions from which on a request is a victim no more, unless nobody else could move.
+    pub spared_from: i64,
     /// The most that one request may ever need (`scheduler.md` §1.4).
     pub token_limit: i64,
 }
@@ -59,6 +64,7 @@ impl Rules {
             interrupts_cheaply: keeps_batch
                 && config.role == Role::Fused
                 && config.usable_host_parents() >= config.usable_device_parents(),
+            spared_from: if keeps_batch { RETRACTIONS_MOST } else { i64::MAX },
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
         })

@@ -129,3 +129,16 @@ fn who_gave_way_three_times_stays_in_a_standstill() {
     let (_, retractions) = played(&mut engine);
     assert!(retractions.iter().all(|&count| count <= 3), "{retractions:?}");
 }
+
+/// Two that gave way three times and need more than the pool together: one comes back when the other has ended, and
+/// neither gives way again. One of them was three tokens before its end when it did.
+#[test]
+fn who_gave_way_three_times_comes_back_beside_no_other_such() {
+    let policy = PressurePolicy::Goodput;
+    let world = World { B: 8, P: 33, rows: 4, mixed: true, policy, ..World::default() };
+    let mut engine = Engine::new(&world);
+    let asked = [(24, 188), (15, 2), (11, 244), (17, 245), (16, 116)];
+    engine.submit_all(asked.map(|(prompt, output)| R(prompt, output)).to_vec());
+    let (_, retractions) = played(&mut engine);
+    assert_eq!(retractions.iter().max(), Some(&3), "{retractions:?}");
+}
