@@ -1,9 +1,10 @@
 """How much of an engine a scheduler keeps when memory is short: rounds until all requests are done.
 
 Worlds and slices of traces, all requests there at once, in virtual time, over pools of 20 % to
-120 % of what their requests come to hold in an ample one. Every play is kept in a file: the same
-command goes on where it was left, with what another interpreter has installed as well.
-`docs/goodput.md` has the results.
+120 % of what their requests come to hold in an ample one. Which request happens to start last moves
+a trace's rounds by several per cent: `--orders` takes the mean over several orders. Every play is
+kept in a file: the same command goes on where it was left, with what another interpreter has
+installed as well. `docs/goodput.md` has the results.
 """
 
 from __future__ import annotations
@@ -16,19 +17,32 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from goodput_worlds import SIDES, WORLDS, World
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-Key = tuple[str, int, str]
+Cell = tuple[str, int, str]
 """World, percent of need, side."""
+Key = tuple[str, int, str, int]
+"""A cell, and the order of its requests: 0 is the file's, the others are shuffled."""
 Play = dict[str, Any]
 """What came of it; `note` where it did not end."""
 
 DEFAULT_SIDES = "goodput,goodput declared,goodput host,document declared,reference declared,vllm"
 HEADINGS = (
-    *("world", "pool", "scheduler", "rounds", "batch", "retracted", "most of one", "recomputed"),
+    *(
+        "world",
+        "pool",
+        "scheduler",
+        "rounds",
+        "±",
+        "batch",
+        "retracted",
+        "most of one",
+        "recomputed",
+    ),
     *("GB copied", "first token, s", "99th", "per token, ms", "99th / median", "passed over, s"),
 )
 PATIENCE_S = 900.0
@@ -51,17 +65,29 @@ def main() -> None:
         percents = [_percent(text) for text in options.pools.split(",")]
     except ValueError as error:
         parser.error(str(error))
+    if options.orders < 1:
+        parser.error(f"--orders: {options.orders} is no count from 1 on")
     missing = [w.file for w in worlds if w.file and not (options.traces / w.file).exists()]
     if missing and not options.report:
         parser.error(f"{options.traces} has no {missing[0]}: --traces names the traces' folder")
-    keys = [(w.name, p, s.name) for w in worlds for p in percents for s in sides]
+    cells = [(world, percent, side) for world in worlds for percent in percents for side in sides]
+    keys = [
+        (world.name, percent, side.name, order)
+        for world, percent, side in cells
+        # All requests of the world without a file are alike.
+        for order in range(options.orders if world.file else 1)
+    ]
     played = dict(_kept(options.state))
     if not options.report:
         for key, play in _plays([key for key in keys if key not in played], options.traces):
             played[key] = play
             with options.state.open("a", encoding="utf-8") as file:
                 file.write(json.dumps([key, play]) + "\n")
-    found = {key: played[key] for key in keys if key in played}
+    plays: dict[Cell, list[Play]] = {}
+    for key in keys:
+        if key in played:
+            plays.setdefault(key[:3], []).append(played[key])
+    found = {cell: _mean(in_orders) for cell, in_orders in plays.items()}
     console.print(_table(found))
     if options.plot:
         _plot(found, options.plot)
@@ -83,11 +109,11 @@ def _kept(path: Path) -> Iterator[tuple[Key, Play]]:
     """What earlier runs played to its end; a run that was cut off may have left half a line."""
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
-            (world, percent, side), play = json.loads(line)
+            (world, percent, side, order), play = json.loads(line)
         except ValueError:
             continue
         if play.get("note") != ITS_END:
-            yield (world, percent, side), play
+            yield (world, percent, side, order), play
 
 
 def _plays(keys: list[Key], traces: Path) -> Iterator[tuple[Key, Play]]:
@@ -98,7 +124,7 @@ def _plays(keys: list[Key], traces: Path) -> Iterator[tuple[Key, Play]]:
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=len(keys))
         for key in keys:
-            progress.update(bar, description=f"{key[0]}, {key[1]} %, {key[2]}")
+            progress.update(bar, description=f"{key[0]}, {key[1]} %, {key[2]}, {key[3]}")
             if SIDES[key[2]].is_here():
                 pipe, theirs = context.Pipe()
                 child = context.Process(
@@ -119,10 +145,10 @@ def _plays(keys: list[Key], traces: Path) -> Iterator[tuple[Key, Play]]:
 
 def _play(pipe: Any, key: Key, traces: Path, need_pages: int | None) -> None:
     os.environ.setdefault("SPDLOG_LEVEL", "off")
-    name, percent, side = key
+    name, percent, side, order = key
     world: World = WORLDS[name]
-    trace = world.trace(traces)
-    need = need_pages or world.need_pages(trace)
+    trace = world.trace(traces, order)
+    need = need_pages or world.need_pages(world.trace(traces))
     pages = max(need * percent // 100, world.least_pages(trace))
     play: Play = {"need_pages": need, "pages": pages}
     try:
@@ -148,7 +174,19 @@ def _play(pipe: Any, key: Key, traces: Path, need_pages: int | None) -> None:
     pipe.send(play)
 
 
-def _table(found: dict[Key, Play]) -> Table:
+def _mean(plays: list[Play]) -> Play:
+    """Of the plays of a cell in several orders; what the first says that did not end."""
+    for play in plays:
+        if "note" in play:
+            return play
+    mean = {name: np.mean([play[name] for play in plays], axis=0).tolist() for name in plays[0]}
+    mean["retractions_max"] = max(play["retractions_max"] for play in plays)
+    if len(plays) > 1:
+        mean["rounds_deviation"] = float(np.std([play["rounds"] for play in plays], ddof=1))
+    return mean
+
+
+def _table(found: dict[Cell, Play]) -> Table:
     table = Table(*HEADINGS)
     for heading, column in zip(HEADINGS, table.columns):
         column.no_wrap = True
@@ -168,9 +206,10 @@ def _cells(play: Play) -> list[str]:
         return [play["note"][:24]]
     first, each = play["first_token_s"], play["per_token_s"]
     return [
-        f"{play['rounds']:,}",
+        f"{play['rounds']:,.0f}",
+        f"{play['rounds_deviation']:.0f}" if "rounds_deviation" in play else "",
         f"{play['batch']:.1f}",
-        f"{play['retractions']:,}",
+        f"{play['retractions']:,.0f}",
         f"{play['retractions_max']}",
         f"{play['recomputed']:.1%}",
         f"{play['copied_bytes'] / 1e9:.1f}",
@@ -182,7 +221,7 @@ def _cells(play: Play) -> list[str]:
     ]
 
 
-def _plot(found: dict[Key, Play], path: Path) -> None:
+def _plot(found: dict[Cell, Play], path: Path) -> None:
     """Rounds over the pool, a panel a world, a line a side."""
     import matplotlib
 
@@ -221,6 +260,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--worlds", default=",".join(WORLDS), help="of: " + ", ".join(WORLDS))
     parser.add_argument("--sides", default=DEFAULT_SIDES, help=f"of: {sides}".replace("%", "%%"))
+    parser.add_argument(
+        "--orders",
+        type=int,
+        default=1,
+        metavar="N",
+        help="play each trace in its own order and in N - 1 others; rounds are means then, "
+        "with their standard deviation",
+    )
     parser.add_argument(
         "--traces",
         type=Path,

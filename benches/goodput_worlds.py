@@ -31,10 +31,12 @@ class World:
     requests: int = 500
     """The first so many of the file."""
 
-    def trace(self, folder: Path) -> Trace:
+    def trace(self, folder: Path, order: int = 0) -> Trace:
+        """Its requests as they came; another order for another number than 0."""
         if self.file:
             whole = load_trace(folder / self.file).first(self.requests)
-            return Scenario.of({"time_scale": 1e6}).load.of(whole)
+            trace = Scenario.of({"time_scale": 1e6}).load.of(whole)
+            return trace.shuffled(order) if order else trace
         count = self.requests
         return Trace(
             self.name,

@@ -99,6 +99,22 @@ def test_first_requests(trace_of):
     assert part.arrival_s.tolist() == [0.0, 0.005]
 
 
+def test_shuffled_requests_keep_their_prompts(trace_of):
+    rows = [(at, 600 + 512 * at, 1 + at, list(range(at, 2 * at + 1))) for at in range(9)]
+    trace = trace_of(*rows)
+    other = trace.shuffled(1)
+    assert np.array_equal(other.arrival_s, trace.arrival_s)
+    assert other.prompt_tokens.tolist() != trace.prompt_tokens.tolist()
+    assert sorted(other.prompt_tokens) == sorted(trace.prompt_tokens)
+    for at, prompt_tokens in enumerate(other.prompt_tokens.tolist()):
+        was = trace.prompt_tokens.tolist().index(prompt_tokens)
+        assert other.output_tokens[at] == trace.output_tokens[was]
+        # All but a private tail, which names its place.
+        named = slice(0, (prompt_tokens - 600) // BLOCK_TOKENS * BLOCK_TOKENS)
+        assert np.array_equal(other.tokens(at)[named], trace.tokens(was)[named])
+    assert np.array_equal(other.blocks, trace.shuffled(1).blocks)
+
+
 def without(name: str) -> str:
     row = json.loads(GOOD)
     del row[name]

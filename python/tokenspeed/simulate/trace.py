@@ -88,6 +88,21 @@ class Trace:
             end,
         )
 
+    def shuffled(self, seed: int) -> Trace:
+        """The same requests in another order, at the arrivals of this one."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        counts = np.diff(self.block_offsets)[order]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        firsts = np.repeat(self.block_offsets[order] - offsets[:-1], counts)
+        return Trace(
+            self.name,
+            self.arrival_s,
+            self.prompt_tokens[order],
+            self.output_tokens[order],
+            self.blocks[firsts + np.arange(len(self.blocks))],
+            offsets,
+        )
+
 
 class TraceBuilder:
     """Collects a reader's rows and turns them into a `Trace`."""
