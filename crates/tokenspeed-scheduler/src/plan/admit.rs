@@ -7,7 +7,7 @@ use super::refusal::least_need;
 use super::round::Round;
 use crate::cache::admission::{FirstAdmission, NoCapacity};
 use crate::cache::{Demand, GroupIndex, Hit, Progress};
-use crate::request::{RequestKey, State};
+use crate::request::{Refusal, RequestKey, State};
 
 /// What became of a request that a phase tried to schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +130,9 @@ impl Round<'_> {
         // What the Host can take of a fetch changes unseen: such a prompt is tried every round.
         let hangs_on_host = hit.lacks_host_place || self.cache.fetches(hit, &request.pages);
         if request.state().admits_like_new_prompt() && !hangs_on_host {
-            let mut refusal = least_need(self.rules, self.cache, request, chunk, hit);
-            refusal.need = refusal.need.max(self.least_secured(key, hit));
+            let least = least_need(self.rules, self.cache, request, chunk, hit);
+            let need = least.need.max(self.least_secured(key, hit));
+            let refusal = Refusal { need, steps_class: self.steps_class(key), ..least };
             self.requests.waiting.refuse((request.submission, key), refusal);
         }
     }

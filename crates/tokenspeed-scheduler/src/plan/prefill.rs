@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::admit::Outcome;
 use super::round::Round;
-use crate::request::RequestKey;
+use crate::request::{Queued, RequestKey};
 
 impl Round<'_> {
     /// Readmission first, since it holds a snapshot that other admissions could evict.
@@ -94,11 +94,12 @@ impl Round<'_> {
     /// it may be whom a retraction would be for.
     pub(super) fn schedule_new_prompts(&mut self) {
         let mut budget = self.build.budget_left();
-        let room = self.room_for_newcomers();
-        let waiting = &self.requests.waiting;
-        let mut again: BTreeSet<_> = waiting.within(room).collect();
-        again.extend(waiting.cheaper_below(budget));
-        let mut from = 0;
+        if !self.requests.waiting.is_empty() {
+            self.look_out();
+        }
+        let mut again: BTreeSet<_> = self.refused_that_could_fit().collect();
+        again.extend(self.requests.waiting.cheaper_below(budget));
+        let (mut room, mut from) = (self.cache.room(), 0);
         loop {
             for page in self.cache.take_newly_cached() {
                 self.requests.waiting.reconsider(page);
@@ -124,6 +125,12 @@ impl Round<'_> {
             from = submission + 1;
             if self.stays_refused(key, budget, blocker_wanted) {
                 self.blocked(key);
+                // Who was admitted since may have left no other a chance.
+                let less = self.cache.room();
+                if less < room && self.refused_that_could_fit().next().is_none() {
+                    again = self.requests.waiting.cheaper_below(budget).collect();
+                }
+                room = less;
                 continue;
             }
             match self.schedule_first_chunk(key) {
@@ -134,13 +141,18 @@ impl Round<'_> {
         }
     }
 
+    /// Prompts that were refused, and that the pool could hold after all.
+    fn refused_that_could_fit(&self) -> impl Iterator<Item = Queued> {
+        self.requests.waiting.within(|class| self.room_for_newcomers(class))
+    }
+
     /// Whether a prompt that was refused in an earlier round is sure to be refused again; if it is to be the
     /// blocker, then for capacity.
-    fn stays_refused(&mut self, key: RequestKey, budget: i64, blocker_wanted: bool) -> bool {
+    fn stays_refused(&self, key: RequestKey, budget: i64, blocker_wanted: bool) -> bool {
         if !self.requests.waiting.is_refused(key) {
             return false; // Most: how much room there is need not be known for them.
         }
-        let room = self.room_for_newcomers();
+        let room = |class| self.room_for_newcomers(class);
         let refusal = self.requests.waiting.standing_refusal(key, room, budget);
         refusal.is_some_and(|refusal| {
             !blocker_wanted || refusal.for_capacity && !self.requests[key].needs_empty_pool()

@@ -19,7 +19,7 @@ use super::rotation::Urgent;
 use super::round::Round;
 use crate::cache::{Geometry, Hit};
 use crate::config::GroupKind;
-use crate::request::{Request, RequestKey};
+use crate::request::{Request, RequestKey, StepsClass};
 
 /// Steps that are secured for every resident when another is admitted, in tokens, as far as what caution
 /// keeps for them goes ([`Caution`](crate::request::caution::Caution)). Fewer, and newcomers are retracted
@@ -157,18 +157,45 @@ impl Round<'_> {
         Some(self.reserved(own))
     }
 
-    /// What the pool could hold at most for newcomers, beside what is left to the residents, in the measure
-    /// of [`Coordinator::room`](crate::cache::Coordinator::room).
-    pub(super) fn room_for_newcomers(&mut self) -> u64 {
+    /// What the pool could hold at most for a newcomer that secures steps of that class, beside what is left to
+    /// the residents and for these steps, in the measure of [`Coordinator::room`](crate::cache::Coordinator::room).
+    /// To be asked behind [`Round::look_out`].
+    pub(super) fn room_for_newcomers(&self, class: StepsClass) -> u64 {
         let room = self.cache.room();
-        if !self.keeps_batch() || self.requests.waiting.is_empty() {
+        if !self.keeps_batch() {
             return room;
         }
         if self.requests.residents().next().is_none() {
             return u64::MAX; // Nothing is left to anybody then, nor is a whole prompt secured.
         }
-        self.look_out();
-        room.saturating_sub(self.cache.weight_of(&self.reserved(|_| Outlook::default())))
+        let steps = self.least_steps_tokens(class);
+        let own = |geometry: &Geometry| match geometry.kind {
+            GroupKind::Full => Outlook { owed: 0, steps: steps / geometry.block_granularity },
+            _ => Outlook::default(),
+        };
+        room.saturating_sub(self.cache.weight_of(&self.reserved(own)))
+    }
+
+    /// The class of the steps that a waiting prompt secures. One that has generated may be near its end.
+    pub(super) fn steps_class(&self, key: RequestKey) -> StepsClass {
+        let request = &self.requests[key];
+        if !self.keeps_batch() || request.has_generated_output() {
+            return 0;
+        }
+        let declared = request.budget_end_tokens - request.num_tokens();
+        SECURED_STEPS_TOKENS.min(declared).max(1).ilog2()
+    }
+
+    /// What all of a class secure at least as things stand, in tokens.
+    fn least_steps_tokens(&self, class: StepsClass) -> i64 {
+        if class == 0 {
+            return 0;
+        }
+        let learned = self.requests.outputs.expected_rest(0).unwrap_or(i64::MAX);
+        let little =
+            self.rules.interrupts_cheaply && self.requests.backlog.has_been_quiet(self.number);
+        let most = if little { QUIET_STEPS_TOKENS } else { i64::MAX };
+        most.min(learned).min(1 << class)
     }
 
     /// What a refused prompt needs at least for a whole: its first chunk is not admitted without the rest.
@@ -188,8 +215,8 @@ impl Round<'_> {
     }
 
     /// Makes the outlook of this round, once.
-    fn look_out(&mut self) {
-        if self.feedback.pressure.outlook.is_empty() {
+    pub(super) fn look_out(&mut self) {
+        if self.keeps_batch() && self.feedback.pressure.outlook.is_empty() {
             let mut outlook = vec![Outlook::default(); self.cache.geometries().len()];
             for resident in self.requests.residents() {
                 self.add_to(&mut outlook, resident);

@@ -57,5 +57,5 @@ pub fn least_need(
     let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
     // In a larger budget, and behind a shorter hit, a chunk that is not empty stays so.
     let for_capacity = !may_move && least.size > 0;
-    Refusal { need, budget_floor, watched, for_capacity }
+    Refusal { need, steps_class: 0, budget_floor, watched, for_capacity }
 }

@@ -67,10 +67,12 @@ impl Round<'_> {
         {
             // A shorter hit needs more, a longer one is watched for, and no budget matters.
             let need = self.cache.need(hit, &demands, true).max(self.least_secured(key, hit));
+            let steps_class = self.steps_class(key);
             let request = &self.requests[key];
             let watched = request.pages[hit.device_pages..hit.horizon_pages].to_vec();
             let queued = (request.submission, key);
-            let refusal = Refusal { need, budget_floor: 0, watched, for_capacity: true };
+            let refusal =
+                Refusal { need, steps_class, budget_floor: 0, watched, for_capacity: true };
             self.requests.waiting.refuse(queued, refusal);
             return Outcome::NoCapacity;
         }

@@ -17,12 +17,21 @@ use crate::identity::PageId;
 /// A place in the line: submission number first.
 pub type Queued = (u64, RequestKey);
 
+/// Decode steps that an admission secures beside its prompt, by what its request declares: at least 2 to the
+/// power of the class, in tokens, or as many as outputs are expected to have; class 0 may secure none.
+pub type StepsClass = u32;
+
+/// One more than the largest class.
+pub const STEPS_CLASSES: StepsClass = 8;
+
 /// Why a prompt was refused, as far as it holds for later rounds too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The least that its admission needs, in the measure of
     /// [`Coordinator::room`](crate::cache::Coordinator::room).
     pub need: u64,
+    /// What it secures beside that.
+    pub steps_class: StepsClass,
     /// Within a smaller budget, in tokens, its chunk would be smaller, and so might the need.
     pub budget_floor: i64,
     /// Pages whose caching could make it need less.
@@ -40,7 +49,7 @@ pub struct WaitingLine {
     untried: BTreeSet<Queued>,
     refused: BTreeSet<Queued>,
     refusals: FxHashMap<RequestKey, Refusal>,
-    by_need: BTreeSet<(u64, Queued)>,
+    by_need: BTreeSet<(StepsClass, u64, Queued)>,
     by_floor: BTreeSet<(i64, Queued)>,
     watchers: BTreeSet<(PageId, Queued)>,
     /// How many were admitted past the oldest since it became that.
@@ -107,9 +116,13 @@ impl WaitingLine {
         self.refused.range(from(submission)..).next().copied()
     }
 
-    /// The refused that a pool of that room could hold after all.
-    pub fn within(&self, room: u64) -> impl Iterator<Item = Queued> + '_ {
-        self.by_need.range(..(room.saturating_add(1), from(0))).map(|entry| entry.1)
+    /// The refused that a pool could hold after all that has so much room for each class.
+    pub fn within(&self, room: impl Fn(StepsClass) -> u64) -> impl Iterator<Item = Queued> {
+        let of_class = move |class: StepsClass| {
+            let end = (class, room(class).saturating_add(1), from(0));
+            self.by_need.range((class, 0, from(0))..end).map(|entry| entry.2)
+        };
+        (0..STEPS_CLASSES).flat_map(of_class)
     }
 
     /// The refused that could need less in a round of that budget.
@@ -122,11 +135,17 @@ impl WaitingLine {
         self.refusals.contains_key(&key)
     }
 
-    /// The refusal of a request that would be refused again in a pool of that room, in a round of that
-    /// budget.
-    pub fn standing_refusal(&self, key: RequestKey, room: u64, budget: i64) -> Option<&Refusal> {
-        let stands = |refusal: &&Refusal| refusal.need > room && refusal.budget_floor <= budget;
-        self.refusals.get(&key).filter(stands)
+    /// The refusal of a request that would be refused again in a pool that has so much room for each class, in a
+    /// round of that budget.
+    pub fn standing_refusal(
+        &self,
+        key: RequestKey,
+        room: impl Fn(StepsClass) -> u64,
+        budget: i64,
+    ) -> Option<&Refusal> {
+        let refusal = self.refusals.get(&key)?;
+        let stands = refusal.budget_floor <= budget && refusal.need > room(refusal.steps_class);
+        stands.then_some(refusal)
     }
 
     /// Notes that a request was refused, and until when.
@@ -134,7 +153,7 @@ impl WaitingLine {
         self.forget_refusal(queued);
         self.untried.remove(&queued);
         self.refused.insert(queued);
-        self.by_need.insert((refusal.need, queued));
+        self.by_need.insert((refusal.steps_class, refusal.need, queued));
         self.by_floor.insert((refusal.budget_floor, queued));
         self.watchers.extend(refusal.watched.iter().map(|&page| (page, queued)));
         self.refusals.insert(queued.1, refusal);
@@ -155,7 +174,7 @@ impl WaitingLine {
             return;
         };
         self.refused.remove(&queued);
-        self.by_need.remove(&(refusal.need, queued));
+        self.by_need.remove(&(refusal.steps_class, refusal.need, queued));
         self.by_floor.remove(&(refusal.budget_floor, queued));
         for page in refusal.watched {
             self.watchers.remove(&(page, queued));
