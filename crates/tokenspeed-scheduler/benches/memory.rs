@@ -9,6 +9,7 @@ use std::alloc::System;
 
 use cap::Cap;
 use setup::engine::{Engine, Path, Pool, prompt};
+use tokenspeed_scheduler::PressurePolicy;
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -80,7 +81,10 @@ fn fill(cached: usize, blocks: usize, rows: usize, page: usize) -> Engine {
     let each = (CONTEXT_TOKENS / page).min(cached);
     let tokens = each * page - 1;
     let budget = (64 * (CONTEXT_TOKENS + page)).max(tokens);
-    let mut engine = Engine::new(Path::Arrays, Pool { page, blocks, rows, budget, host_blocks: 0 });
+    let mut engine = Engine::new(
+        Path::Arrays,
+        Pool { page, blocks, rows, budget, host_blocks: 0, policy: PressurePolicy::Document },
+    );
     let mut at = 0;
     while cached_alone(&engine) + each <= cached {
         engine.submit(vec![prompt("filler", at, 0, tokens, 0)]);

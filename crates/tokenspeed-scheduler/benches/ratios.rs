@@ -8,7 +8,7 @@ mod setup;
 use std::time::{Duration, Instant};
 
 use setup::engine::{Path, Times};
-use setup::situations::{Cached, Decoding, Situation};
+use setup::situations::{Cached, Decoding, KeptBatch, Situation};
 
 /// Steps that one situation plays before the other's turn.
 const STEPS_A_TURN: u32 = 8;
@@ -31,6 +31,13 @@ fn main() {
         let shape =
             |waiting| Decoding::new(256 / scale, 1 << 10, 64).before_a_queue(waiting).on(path);
         ratio("20,000 / 0 waiting, 256 decoding", turns, shape(20_000 / scale), shape(0));
+        let shape = |line: usize| KeptBatch::new(line / scale, path);
+        ratio(
+            "20,000 / 200 waiting, short of memory, 256 rounds",
+            turns,
+            shape(20_000),
+            shape(200),
+        );
         let shape = |blocks: usize| Cached::new(blocks / scale, path);
         ratio("1,000,000 / 10,000 cached, one admission", turns, shape(1_000_000), shape(10_000));
     }

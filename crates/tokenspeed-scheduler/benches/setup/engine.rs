@@ -6,7 +6,7 @@ use std::ops::Add;
 use std::time::{Duration, Instant};
 
 use tokenspeed_scheduler::{
-    CacheGroupConfig, Event, ExecutionPlan, RequestSpec, Scheduler, SchedulerConfig,
+    CacheGroupConfig, Event, ExecutionPlan, PressurePolicy, RequestSpec, Scheduler, SchedulerConfig,
 };
 
 /// How an engine talks to the scheduler.
@@ -42,6 +42,8 @@ pub struct Pool {
     pub budget: usize,
     /// Usable blocks of the Host tier; 0 for none.
     pub host_blocks: usize,
+    /// Who gives way when memory is short.
+    pub policy: PressurePolicy,
 }
 
 impl Pool {
@@ -53,6 +55,8 @@ impl Pool {
             num_host_pages: self.host_blocks as i64 + 1,
             max_scheduled_tokens: self.budget as i64,
             max_batch_size: self.rows as i64,
+            pressure_policy: self.policy,
+            enable_mixed_prefill_decode: self.policy == PressurePolicy::Goodput,
             cache_groups: vec![CacheGroupConfig {
                 group_id: "full".into(),
                 block_granularity: page,

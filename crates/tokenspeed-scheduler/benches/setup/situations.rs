@@ -1,7 +1,7 @@
 //! The situations: each is played a step at a time for as long as one likes, and starts over, untimed,
 //! where it would run out.
 
-use tokenspeed_scheduler::RequestSpec;
+use tokenspeed_scheduler::{PressurePolicy, RequestSpec};
 
 use super::engine::{Engine, Path, Pool, Times, prompt};
 
@@ -57,6 +57,7 @@ impl Decoding {
                 rows: 2 * self.requests,
                 budget: self.requests * (self.context + self.page),
                 host_blocks: 0,
+                policy: PressurePolicy::Document,
             },
         );
         let declared = if self.waiting.is_some() { output } else { 0 };
@@ -115,8 +116,17 @@ impl Cached {
         let blocks_each = 500.min(blocks);
         let tokens = blocks_each * Cached::PAGE - 1;
         let budget = tokens.max(Cached::PROMPT_TOKENS);
-        let mut engine =
-            Engine::new(path, Pool { page: Cached::PAGE, blocks, rows: 1, budget, host_blocks: 0 });
+        let mut engine = Engine::new(
+            path,
+            Pool {
+                page: Cached::PAGE,
+                blocks,
+                rows: 1,
+                budget,
+                host_blocks: 0,
+                policy: PressurePolicy::Document,
+            },
+        );
         for at in 0..(blocks / blocks_each) as u32 {
             engine.submit(vec![prompt("filler", at, 0, tokens, 0)]);
             let done = engine.round().sampled;
@@ -166,6 +176,7 @@ impl Situation for SharedPrefix {
                 rows: self.prompts,
                 budget: self.tokens,
                 host_blocks: 0,
+                policy: PressurePolicy::Document,
             },
         );
         engine.submit(vec![prompt("first", 0, self.shared, self.tokens, 64)]);
@@ -208,7 +219,14 @@ impl Situation for Pressure {
         const NEW_TOKENS: usize = 512;
         let blocks = ROWS * (PROMPT_TOKENS + NEW_TOKENS).div_ceil(self.page) * 6 / 10;
         let host_blocks = if self.host { blocks } else { 0 };
-        let pool = Pool { page: self.page, blocks, rows: ROWS, budget: 8192, host_blocks };
+        let pool = Pool {
+            page: self.page,
+            blocks,
+            rows: ROWS,
+            budget: 8192,
+            host_blocks,
+            policy: PressurePolicy::Document,
+        };
         let mut engine = Engine::new(self.path, pool);
         let declared = if self.declared { NEW_TOKENS } else { 0 };
         let request = |at: u32| prompt(&at.to_string(), at, 0, PROMPT_TOKENS, declared);
@@ -227,6 +245,58 @@ impl Situation for Pressure {
             engine.finish(done);
         }
         assert_eq!(retractions > 0, !self.declared, "{retractions} retractions");
+        times
+    }
+}
+
+/// Outputs of 256 tokens in a pool of 2,000 blocks, which holds half of those that begin together, and a line of
+/// prompts behind it, on an engine that keeps its batch. A step is as many rounds as an output takes; who ended
+/// is replaced at the line's end.
+#[derive(Debug)]
+pub struct KeptBatch {
+    engine: Engine,
+    line: usize,
+    submitted: u32,
+}
+
+impl KeptBatch {
+    const PAGE: usize = 16;
+    const PROMPT_TOKENS: usize = 40;
+    const NEW_TOKENS: usize = 256;
+
+    pub fn new(line: usize, path: Path) -> KeptBatch {
+        let pool = Pool {
+            page: KeptBatch::PAGE,
+            blocks: 2_000,
+            rows: 256,
+            budget: 8192,
+            host_blocks: 0,
+            policy: PressurePolicy::Goodput,
+        };
+        let mut kept = KeptBatch { engine: Engine::new(path, pool), line, submitted: 0 };
+        // The first look at every prompt of the line.
+        kept.step();
+        kept
+    }
+}
+
+impl Situation for KeptBatch {
+    fn step(&mut self) -> Times {
+        let mut times = Times::default();
+        for _ in 0..KeptBatch::NEW_TOKENS {
+            let missing = self.line.saturating_sub(self.engine.scheduler.waiting_size());
+            let numbers = self.submitted..self.submitted + missing as u32;
+            self.submitted = numbers.end;
+            let request = |at: u32| prompt(&at.to_string(), at, 0, KeptBatch::PROMPT_TOKENS, 0);
+            self.engine.submit(numbers.map(request).collect());
+            let round = self.engine.round();
+            times = times + round.times;
+            let spent = (KeptBatch::PROMPT_TOKENS + KeptBatch::NEW_TOKENS) as i64;
+            let scheduler = &self.engine.scheduler;
+            let done = |id: &String| scheduler.request_token_size(id) == spent;
+            let done = round.sampled.into_iter().filter(done).collect();
+            self.engine.finish(done);
+        }
         times
     }
 }

@@ -97,8 +97,7 @@ impl Round<'_> {
         if !self.requests.waiting.is_empty() {
             self.look_out();
         }
-        let mut again: BTreeSet<_> = self.refused_that_could_fit().collect();
-        again.extend(self.requests.waiting.cheaper_below(budget));
+        let mut again = self.whom_to_try_again(budget);
         let (mut room, mut from) = (self.cache.room(), 0);
         loop {
             for page in self.cache.take_newly_cached() {
@@ -107,15 +106,21 @@ impl Round<'_> {
             let waiting = &self.requests.waiting;
             if self.build.budget_left() < budget {
                 budget = self.build.budget_left();
-                again.extend(waiting.cheaper_below(budget));
+                if let Again::These(these) = &mut again {
+                    these.extend(waiting.cheaper_below(budget));
+                }
             }
             if budget <= 0 || self.rows.next().is_none() {
                 return;
             }
-            let candidate = again.range((from, RequestKey::FIRST)..).next().copied();
             let blocker_wanted = self.feedback.capacity_blocker.is_none();
-            let first = waiting.first_refused(from).filter(|_| blocker_wanted);
-            let next = candidate.into_iter().chain(first).chain(waiting.first_untried(from)).min();
+            let refused = match &again {
+                Again::These(these) if !blocker_wanted => {
+                    these.range((from, RequestKey::FIRST)..).next().copied()
+                }
+                _ => waiting.first_refused(from),
+            };
+            let next = refused.into_iter().chain(waiting.first_untried(from)).min();
             let Some((submission, key)) = next else {
                 return;
             };
@@ -125,12 +130,11 @@ impl Round<'_> {
             from = submission + 1;
             if self.stays_refused(key, budget, blocker_wanted) {
                 self.blocked(key);
-                // Who was admitted since may have left no other a chance.
-                let less = self.cache.room();
-                if less < room && self.refused_that_could_fit().next().is_none() {
-                    again = self.requests.waiting.cheaper_below(budget).collect();
+                // Who was admitted since may have left few others a chance.
+                if self.cache.room() < room {
+                    room = self.cache.room();
+                    again = self.whom_to_try_again(budget);
                 }
-                room = less;
                 continue;
             }
             match self.schedule_first_chunk(key) {
@@ -139,6 +143,18 @@ impl Round<'_> {
                 Outcome::Completed | Outcome::NotNow => {}
             }
         }
+    }
+
+    /// Who was refused, and has a chance now.
+    fn whom_to_try_again(&self, budget: i64) -> Again {
+        let waiting = &self.requests.waiting;
+        let many = (waiting.num_refused() / MANY_PARTS).max(1);
+        let mut these: BTreeSet<_> = self.refused_that_could_fit().take(many).collect();
+        if these.len() == many {
+            return Again::Anyone;
+        }
+        these.extend(waiting.cheaper_below(budget));
+        Again::These(these)
     }
 
     /// Prompts that were refused, and that the pool could hold after all.
@@ -166,6 +182,17 @@ impl Round<'_> {
             self.feedback.stalled.push(key);
         }
     }
+}
+
+/// One refused prompt in so many that could fit: then they are met by going through the line.
+const MANY_PARTS: usize = 16;
+
+/// Which refused prompts a round tries again.
+#[derive(Debug)]
+enum Again {
+    These(BTreeSet<Queued>),
+    /// Whoever is met: many could fit.
+    Anyone,
 }
 
 /// Whether later phases may schedule prompts.

@@ -96,6 +96,11 @@ impl WaitingLine {
         self.all.is_empty()
     }
 
+    /// How many of them were refused since something changed.
+    pub fn num_refused(&self) -> usize {
+        self.refused.len()
+    }
+
     /// Everyone, in submission order.
     pub fn iter(&self) -> impl Iterator<Item = RequestKey> + '_ {
         self.all.iter().map(|&(_, key)| key)
