@@ -19,6 +19,7 @@ SHAPES = {
     "256 decoding, 1k, compatible": 64,
     "prefix hits": 1,
     "admission under pressure": 64,
+    "short of memory, 2,000 waiting": 1,
 }
 """Steps of each shape of `crates/tokenspeed-scheduler/benches/instructions.rs` that are counted."""
 

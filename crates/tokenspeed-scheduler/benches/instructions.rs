@@ -6,7 +6,7 @@ mod setup;
 use std::time::Duration;
 
 use setup::engine::Path;
-use setup::situations::{Cached, Decoding, Pressure, SharedPrefix, Situation};
+use setup::situations::{Cached, Decoding, KeptBatch, Pressure, SharedPrefix, Situation};
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
@@ -26,6 +26,7 @@ fn main() {
         "prefix hits" => play(hits, steps),
         "admission under pressure" => play(Cached::new(10_000, path), steps),
         "admission, 1M cached" => play(Cached::new(1_000_000, path), steps),
+        "short of memory, 2,000 waiting" => play(KeptBatch::new(2_000, path), steps),
         "retraction" => play(pressure, steps),
         unknown => panic!("no shape '{unknown}'"),
     }
