@@ -55,7 +55,10 @@ impl<'py, T: PythonEnum> FromPyObject<'_, 'py> for Choice<T> {
                 return Ok(Choice(member));
             }
         }
-        let message = format!("expected a member of {}, got {}", class.name()?, value.repr()?);
+        let members = T::MEMBERS.iter().map(|member| format!("{member:?}"));
+        let members = members.collect::<Vec<_>>().join(", ");
+        let message =
+            format!("expected a member of {} ({members}), got {}", class.name()?, value.repr()?);
         Err(PyTypeError::new_err(message))
     }
 }
