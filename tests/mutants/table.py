@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "an incomplete prefill is not overtaken: by newcomers of its round",
-        "plan/prefill.rs",
+        "plan/newcomers.rs",
         "                Outcome::Incomplete => return,",
         "                Outcome::Incomplete => {}",
     ),
@@ -298,6 +298,18 @@ MUTANTS = (
         "        let hangs_on_host = self.cache.fetches(hit, &request.pages);",
         "peers",
         "a_fetch_that_found_no_place_on_the_host_is_tried_again",
+    ),
+    Mutant(
+        "who is passed over without a try would be refused (cache.md §9): in a smaller budget",
+        "plan/newcomers.rs",
+        "        these.extend(waiting.cheaper_below(self.build.budget_left()));",
+        "",
+    ),
+    Mutant(
+        "who is passed over without a try would be refused (cache.md §9): for steps it secures",
+        "plan/pressure.rs",
+        "        most.min(learned).min(1 << class)",
+        "        most.min(1 << class)",
     ),
     Mutant(
         "goodput: who gave way twice comes back to stay",

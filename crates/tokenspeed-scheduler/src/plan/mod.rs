@@ -11,6 +11,7 @@ pub mod digest;
 pub mod end;
 pub mod fused;
 pub mod names;
+pub mod newcomers;
 pub mod output;
 pub mod prefill;
 pub mod prefill_worker;

@@ -96,7 +96,12 @@ impl WaitingLine {
         self.all.is_empty()
     }
 
-    /// How many of them were refused since something changed.
+    /// Those of them that were refused since something changed, in submission order.
+    pub fn refused(&self) -> impl Iterator<Item = RequestKey> + '_ {
+        self.refused.iter().map(|&(_, key)| key)
+    }
+
+    /// How many that is.
     pub fn num_refused(&self) -> usize {
         self.refused.len()
     }
@@ -133,11 +138,6 @@ impl WaitingLine {
     /// The refused that could need less in a round of that budget.
     pub fn cheaper_below(&self, budget: i64) -> impl Iterator<Item = Queued> + '_ {
         self.by_floor.range((budget + 1, from(0))..).map(|entry| entry.1)
-    }
-
-    /// Whether a request was refused, and nothing that it watches has changed since.
-    pub fn is_refused(&self, key: RequestKey) -> bool {
-        self.refusals.contains_key(&key)
     }
 
     /// The refusal of a request that would be refused again in a pool that has so much room for each class, in a
