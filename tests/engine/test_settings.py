@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tokenspeed.engine.settings import EngineSettings, parse_bytes
 from tokenspeed.runtime.recipe import Field, LayerCache, Recipe
+from tokenspeed.scheduler import ConfigError, Scheduler
 
 _FROM_0, _FROM_1, _FROM_2 = (f"a whole number, {least} to 2147483647" for least in range(3))
 _MEMORY = (
@@ -97,15 +98,24 @@ def recipe() -> Recipe:
     [
         ({"memory": "1KiB"}, "memory = '1KiB': it makes a pool of 0 pages"),
         ({"memory": "9999999999G"}, "memory = '9999999999G': it makes a pool of 78"),
-        ({"num_device_pages": 429496731}, "num_device_pages = 429496731: it makes a pool of 4294"),
+        ({"num_device_pages": 8388610}, "num_device_pages = 8388610: it makes a pool of 8388610 "),
         ({"max_batch_size": 2**31 - 1}, "max_batch_size = 2147483647: it makes a pool of "),
     ],
 )
 def test_a_pool_that_cannot_be_is_said_in_the_words_of_the_settings(
     settings: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"^{said}.* this model's has 2 to 429496730$"):
+    with pytest.raises(ValueError, match=f"^{said}.* this model's has 2 to 8388609$"):
         EngineSettings(**settings).scheduler_config(recipe(), 2048)
+
+
+def test_a_page_more_than_the_largest_pool_is_too_much_for_the_scheduler() -> None:
+    EngineSettings(num_device_pages=8388609).scheduler_config(recipe(), 2048)
+    too_large = recipe().scheduler_config(
+        num_device_pages=8388610, max_batch_size=8, max_scheduled_tokens=512
+    )
+    with pytest.raises(ConfigError, match=f"at most {2**26} blocks .* here {2**26 + 8}"):
+        Scheduler(too_large)
 
 
 def test_sizes_of_memory() -> None:

