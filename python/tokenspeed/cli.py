@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import Field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -322,7 +323,7 @@ def events(endpoint: str, replay: str | None, topic: str, count: int | None) -> 
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
     try:
-        show(endpoint, replay, topic, count, click.echo)
+        show(endpoint, replay, topic, count, click.echo, partial(click.echo, err=True))
     except NotEvents as error:
         raise InputError(str(error)) from None
     except ValueError as error:

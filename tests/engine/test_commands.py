@@ -86,4 +86,18 @@ def test_the_demo_retracts_and_proves_its_texts(tokenspeed: Command) -> None:
     ran = tokenspeed("demo", "glassllm", "--max-new-tokens", "40")
     assert ran.exit_code == 0, ran
     assert "RETRACT" in ran.out
+    compared = ran.out.partition("comparing with each prompt alone")[2].splitlines()
+    labels = ("Alice", "the Queen", "the Cat", "a table", "Rabbit", "tea")
+    assert compared[1:7] == [f"same: {label}" for label in labels]
     assert "6 of 6 texts are token for token" in ran.out
+
+
+def test_the_demo_checks_before_it_loads_and_before_it_takes_memory(
+    tokenspeed: Command,
+) -> None:
+    ran = tokenspeed("demo", "no-such-model", "--max-new-tokens", "0")
+    assert (ran.exit_code, ran.out) == (2, "")
+    assert "max_new_tokens = 0: max_new_tokens is" in ran.err
+    ran = tokenspeed("demo", "glassllm", "--max-new-tokens", "100000")
+    assert ran.exit_code == 2
+    assert "max_new_tokens = 100000: glassllm bears" in ran.err and ran.err.count("\n") == 1

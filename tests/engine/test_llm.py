@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from models.tiny import plain
 from tokenspeed import LLM, AsyncLLM, SamplingParams
 from tokenspeed.engine.engine import Engine
 from tokenspeed.models import CheckpointError
-from tokenspeed.runtime.errors import EngineClosed, ForwardFault
+from tokenspeed.runtime.errors import DeviceFault, EngineClosed, ForwardFault
 from tokenspeed.scheduler import RequestError
 
 PROMPTS = ["Alice was beginning to", "“Off with her head!” said the Queen", "The Cat", "Tea"]
@@ -180,8 +181,18 @@ def test_what_cannot_be_served_is_refused_by_name(llm: LLM) -> None:
     for prompt in ([3, 10**6], [-1], [3, 10**400], ["Tea", 3], [3.5], b"Tea", None):
         with pytest.raises(ValueError, match="prompt"):
             llm.submit(prompt)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="params"):
+    with pytest.raises(ValueError, match=r"^prompts\[1\]: it is empty; give at least one token$"):
+        llm.generate(["Tea", ""])
+    with pytest.raises(ValueError, match="params: 2 of them for 4 prompts"):
         llm.generate(PROMPTS, [greedy(), greedy()])
+    for params in (5, 0, {"max_new_tokens": 5}):
+        said = re.escape(f"params = {params!r}: params is a SamplingParams")
+        with pytest.raises(ValueError, match=f"^{said}, or a list with one a prompt$"):
+            llm.generate("Tea", params)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            llm.generate(["Tea"], [params])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            llm.submit("Tea", params)  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match="no-such-folder"):
         LLM("no-such-folder")
     with pytest.raises(ValueError, match="dtype"):
@@ -190,6 +201,9 @@ def test_what_cannot_be_served_is_refused_by_name(llm: LLM) -> None:
         LLM("glassllm", memory="much")
     with pytest.raises(ValueError, match="pool"):
         LLM("glassllm", memory="1KiB")
+    for page_tokens in (2**27, 2**30):  # more than there is, and more than can be addressed
+        with pytest.raises(DeviceFault, match=r"^no room for \d+ bytes of memory; lower memory, "):
+            LLM("glassllm", num_device_pages=2**24, page_tokens=page_tokens)
     with pytest.raises(
         ValueError, match=r"no_such_setting.*settings are dtype, device, num_device_pages, memory"
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -59,6 +60,24 @@ def test_the_command_shows_what_comes() -> None:
     assert shown[1] == "  everything is gone"
     assert shown[2].endswith("2 stored, 0 removed, 2 resident")
     assert shown[3].endswith("  4 tokens: 0, 1, 2, 3")
+
+
+def test_the_command_says_that_it_waits() -> None:
+    endpoint = "tcp://127.0.0.1:1"
+    with subprocess.Popen(
+        [sys.executable, "-m", "tokenspeed.cli", "events", endpoint],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as ran:
+        patience = threading.Timer(20, ran.kill)
+        patience.start()
+        assert ran.stderr is not None
+        assert ran.stderr.readline() == f"waiting for {endpoint} (Ctrl-C ends it)\n"
+        ran.send_signal(signal.SIGINT)
+        assert ran.communicate() == ("", "\ntokenspeed: error: interrupted\n")
+        patience.cancel()
+    assert ran.returncode == 130
 
 
 @pytest.mark.parametrize("endpoints", [["nowhere"], [LOCAL, "--replay", "tcp://x:y"]])

@@ -362,17 +362,76 @@ def test_a_publisher_that_broke_off_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         assert isinstance(error.value.__cause__, MemoryError)
 
 
-@pytest.mark.parametrize("wrong", ["tcp//x", "nosuch://*:1", ""])
-def test_what_is_no_endpoint_is_refused(wrong: str) -> None:
-    with pytest.raises(ValueError, match=f"{re.escape(repr(wrong))} is no endpoint; one is like"):
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "tcp//x",
+        "nosuch://*:1",
+        "",
+        "udp://127.0.0.1:5555",
+        "ipc://" + "x" * 200,
+        None,
+        b"tcp://*:*",
+    ],
+)
+def test_what_is_no_endpoint_is_refused(wrong: Any) -> None:
+    said = f"^{re.escape(repr(wrong))} is no endpoint; one is like tcp://"
+    with pytest.raises(ValueError, match=said):
         KvEventPublisher(wrong)
-    with pytest.raises(ValueError, match="is no endpoint"):
-        KvEventPublisher(LOCAL, replay_endpoint=wrong)
+    if wrong is not None:
+        with pytest.raises(ValueError, match=said):
+            KvEventPublisher(LOCAL, replay_endpoint=wrong)
+    with pytest.raises(ValueError, match=said):
+        KvEventSubscriber(wrong)
 
 
-def test_a_queue_is_bounded() -> None:
-    with pytest.raises(ValueError, match="queue_batches = 0: it is 1 or more"):
-        KvEventPublisher(LOCAL, queue_batches=0)
+@pytest.mark.parametrize("port", ["99999", "-1", "65536", "12x", "", "99999999999999999999"])
+def test_a_port_that_zeromq_would_wrap_is_refused(port: str) -> None:
+    said = re.escape(f"127.0.0.1:{port}' is no endpoint: a port is 1 to 65535")
+    with pytest.raises(ValueError, match=said + r", or \* for any$"):
+        KvEventPublisher(f"tcp://127.0.0.1:{port}")
+    with pytest.raises(ValueError, match=said + "$"):
+        KvEventSubscriber(f"tcp://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("port", ["*", "0"])
+def test_any_port_is_one_that_is_free(port: str) -> None:
+    with KvEventPublisher(f"tcp://127.0.0.1:{port}") as publisher:
+        assert 1 <= int(publisher.endpoint.removeprefix("tcp://127.0.0.1:")) <= 65535
+
+
+@pytest.mark.parametrize("host", ["nosuch.host.invalid", "192.0.2.1"])
+def test_a_host_that_is_another_machine_says_what_to_bind(host: str) -> None:
+    with pytest.raises(zmq.ZMQError, match=f"{host}:5557' cannot .* no address of this machine"):
+        KvEventPublisher(f"tcp://{host}:5557")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "rule"),
+    [
+        ("queue_batches", 0, "a whole number, 1 to 2147483647"),
+        ("queue_batches", "3", "a whole number, 1 to 2147483647"),
+        ("queue_batches", 1.5, "a whole number, 1 to 2147483647"),
+        ("queue_batches", True, "a whole number, 1 to 2147483647"),
+        ("buffer_batches", -1, "a whole number, 0 to 2147483647"),
+        ("buffer_batches", None, "a whole number, 0 to 2147483647"),
+        ("high_water_mark", -1, "a whole number, 0 to 2147483647"),
+        ("high_water_mark", 2**31, "a whole number, 0 to 2147483647"),
+        ("linger_s", -1, "a number of seconds, 0 to 2147483"),
+        ("linger_s", float("nan"), "a number of seconds, 0 to 2147483"),
+        ("linger_s", "1", "a number of seconds, 0 to 2147483"),
+        ("topic", 5, "a text"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_value(name: str, wrong: object, rule: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} = {wrong!r}: {name} is {rule}$"):
+        KvEventPublisher(LOCAL, **{name: wrong})  # type: ignore[arg-type]
+
+
+def test_the_least_arguments_do() -> None:
+    KvEventPublisher(
+        LOCAL, queue_batches=1, buffer_batches=0, high_water_mark=0, linger_s=0
+    ).close()
 
 
 def test_a_layout_that_there_is_not_is_refused() -> None:

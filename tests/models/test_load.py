@@ -52,10 +52,29 @@ def test_a_folder_of_safetensors_is_loaded_as_it_is(checkpoint: Path, dtype: tor
     plain.cache_clear()
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("no.gguf", "there is no such file or folder"),
+        ("./nowhere", "there is no such file or folder"),
+        ("./glassllm", "there is no such file or folder"),
+        (Path("smollm2"), "there is no such file or folder"),
+        ("nowhere", "neither a folder with a config.json nor a .gguf file, nor one of glassllm,"),
+        ("", "neither a folder with a config.json nor a .gguf file, nor one of glassllm,"),
+        ("x" * 5000, "File name too long"),
+        ("x" * 5000 + "/b", "File name too long"),
+    ],
+)
+def test_a_name_that_is_nothing_is_quoted(
+    source: str | Path, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=f"^{str(source)!r}: {reason}"):
+        load(source)
+
+
 def test_what_is_no_checkpoint_is_refused_by_name(tmp_path: Path, checkpoint: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"^no\.gguf: there is no such file"):
-        load("no.gguf")
-    with pytest.raises(CheckpointError, match="nowhere: there is no such file"):
+    with pytest.raises(CheckpointError, match="nowhere': there is no such file"):
         load(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match="glassllm"):
         load("glassllm:xx")

@@ -193,6 +193,8 @@ def test_requests_that_cannot_be_taken() -> None:
     for request in wrong:
         with pytest.raises(RequestError, match=repr(request.request_id)):
             loop.submit(request)
+    with pytest.raises(RequestError, match="request 'e': declared_new_tokens = -5: it is "):
+        loop.submit(Request("e", PROMPT, 3, declared_new_tokens=-5))
     assert drain(loop)[-1].request_id == "a"
     loop.close()
 

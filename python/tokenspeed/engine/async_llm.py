@@ -33,7 +33,7 @@ class AsyncLLM:
     ) -> AsyncIterator[Delta]:
         """A request's deltas as they come. Raises as `LLM.submit` and `Generation.result` do."""
         tokens = encode(self.engine.tokenizer, prompt)
-        async for delta in self._run(tokens, params or SamplingParams()):
+        async for delta in self._run(tokens, params):
             yield delta
 
     async def stream(
@@ -47,10 +47,10 @@ class AsyncLLM:
     async def generate(self, prompt: Prompt, params: SamplingParams | None = None) -> Completion:
         """One completion; gather several to have them run side by side."""
         tokens = encode(self.engine.tokenizer, prompt)
-        came = [delta async for delta in self._run(tokens, params or SamplingParams())]
+        came = [delta async for delta in self._run(tokens, params)]
         return Completion.of(tokens, came)
 
-    async def _run(self, tokens: list[int], params: SamplingParams) -> AsyncIterator[Delta]:
+    async def _run(self, tokens: list[int], params: SamplingParams | None) -> AsyncIterator[Delta]:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Delta | Exception] = asyncio.Queue()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from copy import deepcopy
 from typing import Any
 
@@ -38,8 +39,11 @@ _PAGES_A_REQUEST = 2.2
 
 
 def run(name: str | None, max_new_tokens: int, plain: bool) -> bool:
-    """Shows it; whether all texts came out as those generated alone."""
+    """Shows it; whether all texts came out as those generated alone. Raises `ValueError` for more
+    new tokens than the model bears, and as `load` and `LLM` do."""
+    params = SamplingParams(max_new_tokens=max_new_tokens)
     console = Console()
+    live = console.is_terminal and not plain
     loaded, name = _load(name, console)
     tokenizer = loaded.tokenizer
     chat = getattr(tokenizer, "chat_template", None) is not None
@@ -49,8 +53,14 @@ def run(name: str | None, max_new_tokens: int, plain: bool) -> bool:
     if chat:
         asked = {label: [{"role": "user", "content": text}] for label, text in _QUESTIONS.items()}
     prompts = {label: encode(tokenizer, prompt) for label, prompt in asked.items()}
+    longest_prompt = max(map(len, prompts.values()))
+    longest = longest_prompt + max_new_tokens
+    if longest > loaded.context_tokens:
+        raise ValueError(
+            f"max_new_tokens = {max_new_tokens}: {name} bears {loaded.context_tokens} tokens, so "
+            f"that {loaded.context_tokens - longest_prompt} can follow these prompts"
+        )
     untouched = deepcopy(loaded.model)
-    longest = max(map(len, prompts.values())) + max_new_tokens
     pages = 1 + round(_PAGES_A_REQUEST * -(-(longest + 2) // 16))
     board = Board(pages - 1)
     llm = LLM(
@@ -62,13 +72,12 @@ def run(name: str | None, max_new_tokens: int, plain: bool) -> bool:
         on_round=board.on_round,
     )
     console.print(
-        f"[bold]{name}[/bold]: {len(prompts)} prompts of up to {longest - max_new_tokens} tokens, "
+        f"[bold]{name}[/bold]: {len(prompts)} prompts of up to {longest_prompt} tokens, "
         f"{max_new_tokens} to generate for each, in a pool of {(pages - 1) * 16} tokens"
     )
     began = time.perf_counter()
     with llm:
-        params = SamplingParams(max_new_tokens=max_new_tokens)
-        texts = _watch(llm, prompts, params, board, console, plain)
+        texts = _watch(llm, prompts, params, board, console, live)
     took_s = time.perf_counter() - began
     tokens = sum(len(ids) for ids in texts.values())
     console.print(
@@ -76,7 +85,7 @@ def run(name: str | None, max_new_tokens: int, plain: bool) -> bool:
         f"retractions, {board.stored_blocks} blocks stored on the host and "
         f"{board.loaded_blocks} loaded back; {board.most_used} of {pages - 1} pages used at most"
     )
-    return _compare(untouched, prompts, texts, loaded, max_new_tokens, console)
+    return _compare(untouched, prompts, texts, loaded, max_new_tokens, console, live)
 
 
 def _load(name: str | None, console: Console) -> tuple[Loaded, str]:
@@ -96,7 +105,7 @@ def _watch(
     params: SamplingParams,
     board: Board,
     console: Console,
-    plain: bool,
+    live: bool,
 ) -> dict[str, tuple[int, ...]]:
     """Runs all prompts and shows the rounds until the last one ends."""
     started: dict[str, Generation] = {}
@@ -115,12 +124,12 @@ def _watch(
         readers.append(threading.Thread(target=read, args=(label, started[label]), daemon=True))
         readers[-1].start()
     try:
-        if plain or not console.is_terminal:
-            _print_rounds(readers, board, console)
-        else:
+        if live:
             with Live(board, console=console, refresh_per_second=12):
                 for reader in readers:
                     reader.join()
+        else:
+            _print_rounds(readers, board, console)
     finally:
         for generation in started.values():
             generation.cancel()
@@ -143,10 +152,14 @@ def _compare(
     loaded: Loaded,
     max_new_tokens: int,
     console: Console,
+    live: bool,
 ) -> bool:
     """Generates each prompt alone, by transformers itself, and compares token for token."""
     same = 0
-    with console.status("each prompt alone, by transformers' own generate"):
+    task = "each prompt alone, by transformers' own generate"
+    with console.status(task) if live else nullcontext():
+        if not live:
+            console.print(f"comparing with {task}:")
         for label, tokens in prompts.items():
             out = model.generate(
                 torch.tensor([tokens]),
@@ -160,6 +173,8 @@ def _compare(
             same += alone == got[label]
             if alone != got[label]:
                 console.print(f"[red]differs:[/red] {label}: {got[label]}, alone {alone}")
+            elif not live:
+                console.print(f"same: {label}")
     mark = "[bold green]same[/bold green]" if same == len(prompts) else "[bold red]NOT[/bold red]"
     console.print(
         f"{same} of {len(prompts)} texts are token for token those that transformers generates for "

@@ -18,7 +18,7 @@ from tokenspeed.engine.text import TextStream, Tokenizer
 from tokenspeed.engine.watch import OnRound, RoundView
 from tokenspeed.runtime.device import Device
 from tokenspeed.runtime.drafter import PromptLookup
-from tokenspeed.runtime.errors import EngineClosed
+from tokenspeed.runtime.errors import DeviceFault, EngineClosed
 from tokenspeed.runtime.loop import EngineLoop
 from tokenspeed.runtime.request import Output, Request
 from tokenspeed.runtime.runner import ModelRunner
@@ -50,21 +50,28 @@ class Engine:
         on_round: OnRound | None = None,
     ) -> None:
         """`vocabulary`: token ids that the model knows, from 0 on. `context_tokens`: the longest
-        request that it bears. Raises `ValueError` for settings that go together with no pool."""
+        request that it bears. Raises `ValueError` for settings that go together with no pool,
+        `DeviceFault` where the pool finds no room."""
         config = settings.scheduler_config(runner.recipe(), context_tokens)
         self.tokenizer = tokenizer
         self.config = config
         self._eos = eos_token_ids
         self._vocabulary = vocabulary
-        self._loop: EngineLoop = EngineLoop(
-            config,
-            runner,
-            device,
-            sampler=TokenSampler(),
-            drafter=PromptLookup() if settings.speculative_tokens else None,
-            context_tokens=min(context_tokens, settings.max_request_tokens or context_tokens),
-            on_plan=on_round and (lambda plan: on_round(RoundView.of(self._loop, plan))),
-        )
+        try:
+            self._loop: EngineLoop = EngineLoop(
+                config,
+                runner,
+                device,
+                sampler=TokenSampler(),
+                drafter=PromptLookup() if settings.speculative_tokens else None,
+                context_tokens=min(context_tokens, settings.max_request_tokens or context_tokens),
+                on_plan=on_round and (lambda plan: on_round(RoundView.of(self._loop, plan))),
+            )
+        except DeviceFault as error:
+            raise DeviceFault(
+                f"{error}; lower memory, num_device_pages, num_host_pages or page_tokens; where "
+                "none is given, max_batch_size or max_request_tokens"
+            ) from error
         self._numbers = itertools.count()
         self._clients: dict[str, _Client] = {}
         self._wake = threading.Condition()
@@ -78,9 +85,14 @@ class Engine:
         """The most tokens of one request, prompt and output."""
         return self._loop.context_tokens
 
-    def submit(self, tokens: list[int], params: SamplingParams, sink: Sink) -> str:
-        """Takes a prompt; returns the request's id. Raises `ValueError` for a token that the model
-        does not know, `RequestError` for a prompt that cannot be taken, `EngineClosed`."""
+    def submit(self, tokens: list[int], params: SamplingParams | None, sink: Sink) -> str:
+        """Takes a prompt; returns the request's id. `params` None: the defaults. Raises
+        `ValueError` for a token that the model does not know and for what are no params,
+        `RequestError` for a prompt that cannot be taken, `EngineClosed`."""
+        if params is None:
+            params = SamplingParams()
+        if not isinstance(params, SamplingParams):
+            raise ValueError(f"params = {params!r:.80}: params is a SamplingParams")
         for token in (min(tokens), max(tokens)) if tokens else ():
             if not 0 <= token < self._vocabulary:
                 raise ValueError(

@@ -26,7 +26,7 @@ from tokenspeed.runtime.device import Device
 class Generation:
     """One request under way: iterate over it for its deltas, or ask for its `result`."""
 
-    def __init__(self, engine: Engine, tokens: list[int], params: SamplingParams) -> None:
+    def __init__(self, engine: Engine, tokens: list[int], params: SamplingParams | None) -> None:
         self.prompt_token_ids = tuple(tokens)
         self._engine = engine
         self._deltas: queue.SimpleQueue[Delta | Exception] = queue.SimpleQueue()
@@ -84,7 +84,6 @@ def start_engine(
     place = _open_device(device)
     loaded = model if isinstance(model, Loaded) else load(model, getattr(torch, name), device)
     runner = TransformersRunner(loaded.model, cut.page_tokens)
-    config = loaded.model.config.get_text_config(decoder=True)
     tokenizer = loaded.tokenizer
     if hasattr(tokenizer, "apply_chat_template"):
         tokenizer = PretrainedTokenizer(tokenizer)
@@ -95,7 +94,7 @@ def start_engine(
         cut,
         eos_token_ids=loaded.eos_token_ids,
         vocabulary=loaded.model.get_input_embeddings().num_embeddings,
-        context_tokens=getattr(config, "max_position_embeddings", None) or 131_072,
+        context_tokens=loaded.context_tokens,
         on_round=on_round,
     )
 
@@ -130,10 +129,9 @@ class LLM:
         self.engine = start_engine(model, **settings)
 
     def submit(self, prompt: Prompt, params: SamplingParams | None = None) -> Generation:
-        """Starts a request. Raises `ValueError` for a bad prompt, `RequestError` for one that the
-        pool could never hold."""
-        tokens = encode(self.engine.tokenizer, prompt)
-        return Generation(self.engine, tokens, params or SamplingParams())
+        """Starts a request. Raises `ValueError` for a bad prompt or what are no params,
+        `RequestError` for a prompt that the pool could never hold."""
+        return Generation(self.engine, encode(self.engine.tokenizer, prompt), params)
 
     def generate(
         self,
@@ -145,16 +143,25 @@ class LLM:
         `params`: for all, or one for each. Raises as `submit` and `Generation.result` do; the
         requests that are left are then cancelled.
         """
-        each = [prompts] if _is_one(prompts) else list(prompts)
-        given = (
-            [params] * len(each) if params is None or isinstance(params, SamplingParams) else params
-        )
-        if len(given) != len(each):
-            raise ValueError(f"params: {len(given)} of them for {len(each)} prompts")
+        each: dict[str, Any] = {"prompt": prompts}
+        if not _is_one(prompts):
+            each = {f"prompts[{place}]": prompt for place, prompt in enumerate(prompts)}
+        encoded = [encode(self.engine.tokenizer, prompt, name) for name, prompt in each.items()]
+        given: Sequence[SamplingParams | None]
+        if params is None or isinstance(params, SamplingParams):
+            given = [params] * len(encoded)
+        elif isinstance(params, Sequence):
+            given = params
+        else:
+            raise ValueError(
+                f"params = {params!r:.80}: params is a SamplingParams, or a list with one a prompt"
+            )
+        if len(given) != len(encoded):
+            raise ValueError(f"params: {len(given)} of them for {len(encoded)} prompts")
         started: list[Generation] = []
         try:
-            for prompt, one in zip(each, given):
-                started.append(self.submit(prompt, one))  # type: ignore[arg-type]
+            for tokens, one in zip(encoded, given):
+                started.append(Generation(self.engine, tokens, one))
             return [generation.result() for generation in started]
         except BaseException:
             for generation in started:

@@ -40,15 +40,15 @@ class PretrainedTokenizer:
         )
 
 
-def encode(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """Token ids of a prompt. Raises `ValueError` for an empty one, for what is no prompt, and for a
-    conversation with a model that has no template for them."""
+def encode(tokenizer: Tokenizer, prompt: Prompt, name: str = "prompt") -> list[int]:
+    """Token ids of a prompt, which errors call `name`. Raises `ValueError` for an empty one, for
+    what is no prompt, and for a conversation with a model that has no template for them."""
     if isinstance(prompt, str):
         tokens = tokenizer.encode(prompt)
     elif isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
         encode_chat = getattr(tokenizer, "encode_chat", None)
         if encode_chat is None:
-            raise ValueError("prompt: this model has no template for conversations; give text")
+            raise ValueError(f"{name}: this model has no template for conversations; give text")
         tokens = encode_chat(prompt)
     else:
         try:
@@ -57,8 +57,8 @@ def encode(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
             tokens = [index(token) for token in prompt]  # type: ignore[arg-type]
         except TypeError:
             raise ValueError(
-                f"prompt = {prompt!r:.80}: a prompt is text, whole numbers, or a conversation"
+                f"{name} = {prompt!r:.80}: a prompt is text, whole numbers, or a conversation"
             ) from None
     if not tokens:
-        raise ValueError("prompt: it is empty; give at least one token")
+        raise ValueError(f"{name}: it is empty; give at least one token")
     return tokens

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
+from numbers import Integral, Real
 from queue import Queue
 from types import TracebackType
 from typing import get_args
@@ -15,7 +15,13 @@ from typing import get_args
 import zmq
 
 from tokenspeed.events import wire
+from tokenspeed.events.endpoint import bind
 from tokenspeed.scheduler import KVEvent, Scheduler
+
+_COUNT_MAX = 2**31 - 1
+"""What ZeroMQ counts with."""
+_SECONDS_MAX = _COUNT_MAX // 1000
+"""ZeroMQ takes milliseconds, and -1 for no end."""
 
 _Drained = Sequence[KVEvent.BlockStored | KVEvent.BlockRemoved] | None
 
@@ -46,25 +52,29 @@ class KvEventPublisher:
         linger_s: float = 1.0,
     ) -> None:
         """Binds both endpoints, in the syntax of ZeroMQ (``tcp://*:5557``). Raises `zmq.ZMQError`
-        if it cannot, and `ValueError` for an endpoint or a layout that there is not, and for
-        `queue_batches` under 1: such a queue would have no bound.
+        if it cannot, and `ValueError` naming an argument of the wrong type or out of its range.
 
-        `buffer_batches` are kept for replays. `high_water_mark` is how many batches may wait for a
-        slow subscriber before it loses some. `linger_s` is how long `close` waits for the last
-        batches to leave, in seconds. `layout` is how events are written: see `wire`.
+        `buffer_batches` are kept for replays. `queue_batches`, 1 or more, may wait to be encoded.
+        `high_water_mark` is how many batches may wait for a slow subscriber before it loses some;
+        0: without a bound. `linger_s` is how long `close` waits for the last batches to leave, in
+        seconds. `layout` is how events are written: see `wire`.
         """
-        if queue_batches < 1:
-            raise ValueError(f"queue_batches = {queue_batches}: it is 1 or more")
+        if not isinstance(topic, str):
+            raise ValueError(f"topic = {topic!r:.80}: topic is a text")
         layouts = get_args(wire.Layout)
         if layout not in layouts:
             raise ValueError(f"layout = {layout!r}: it is one of {', '.join(layouts)}")
         self._topic = topic.encode()
         self._rank = data_parallel_rank
         self._layout = layout
-        self._linger_ms = int(linger_s * 1000)
-        self._buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer_batches)
+        self._linger_ms = _milliseconds("linger_s", linger_s)
+        kept = _count("buffer_batches", buffer_batches, 0)
+        self._buffer: deque[tuple[int, bytes]] = deque(maxlen=kept)
         self._buffer_lock = threading.Lock()
-        self._queue: Queue[tuple[float, _Drained] | None] = Queue(queue_batches)
+        self._queue: Queue[tuple[float, _Drained] | None] = Queue(
+            _count("queue_batches", queue_batches, 1)  # one of 0 would have no bound
+        )
+        mark = _count("high_water_mark", high_water_mark, 0)
         self._publish_lock = threading.Lock()
         self._failure: BaseException | None = None
         self._closed = False
@@ -72,15 +82,15 @@ class KvEventPublisher:
         self._threads = []
         try:
             stream = self._context.socket(zmq.PUB)
-            stream.set_hwm(high_water_mark)
-            self.endpoint = _bind(stream, endpoint)
+            stream.set_hwm(mark)
+            self.endpoint = bind(stream, endpoint)
             self._threads.append(self._thread("stream", self._stream, stream))
             self.replay_endpoint = None
             if replay_endpoint is not None:
                 replay = self._context.socket(zmq.ROUTER)
                 # A router drops what is beyond its mark; what it answers is bounded by the buffer.
                 replay.set_hwm(0)
-                self.replay_endpoint = _bind(replay, replay_endpoint)
+                self.replay_endpoint = bind(replay, replay_endpoint)
                 self._threads.append(self._thread("replay", self._answer, replay))
         except (ValueError, zmq.ZMQError):
             self._context.destroy(linger=0)
@@ -178,11 +188,19 @@ class KvEventPublisher:
             return list(islice(self._buffer, max(0, start - first), None))
 
 
-def _bind(socket: zmq.Socket[bytes], endpoint: str) -> str:
-    try:
-        socket.bind(endpoint)
-    except zmq.ZMQError as error:
-        if error.errno in (errno.EINVAL, errno.EPROTONOSUPPORT):
-            raise ValueError(f"{endpoint!r} is no endpoint; one is like tcp://*:5557") from None
-        raise
-    return socket.getsockopt_string(zmq.LAST_ENDPOINT)
+def _count(name: str, given: int, least: int) -> int:
+    whole = isinstance(given, Integral) and not isinstance(given, bool)
+    if not whole or not least <= given <= _COUNT_MAX:
+        raise ValueError(
+            f"{name} = {given!r:.80}: {name} is a whole number, {least} to {_COUNT_MAX}"
+        )
+    return int(given)
+
+
+def _milliseconds(name: str, given: float) -> int:
+    number = isinstance(given, Real) and not isinstance(given, bool)
+    if not number or not 0 <= given <= _SECONDS_MAX:
+        raise ValueError(
+            f"{name} = {given!r:.80}: {name} is a number of seconds, 0 to {_SECONDS_MAX}"
+        )
+    return int(given * 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import chain
 
 import msgspec
 
@@ -12,6 +13,8 @@ from tokenspeed.events.subscriber import KvEventSubscriber
 from tokenspeed.events.wire import Batch, BlockRemoved, BlockStored
 
 TOKENS_SHOWN = 6
+SOON_S = 0.5
+"""Who hears nothing for so long is told that it waits."""
 
 
 class NotEvents(Exception):
@@ -24,15 +27,21 @@ def show(
     topic: str,
     count: int | None,
     write: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> None:
-    """Writes what comes, a line at a time, until `count` batches have come (None: for ever).
+    """Writes what comes, a line at a time, until `count` batches have come (None: for ever). Notes
+    once that it waits, if nothing has come soon.
 
     Raises ValueError for what is no endpoint, NotEvents for what is no batch.
     """
     resident = ResidentBlocks()
     try:
         with KvEventSubscriber(endpoint, replay_endpoint, topic=topic) as subscriber:
-            for shown, batch in enumerate(subscriber, start=1):
+            first = subscriber.receive(SOON_S)
+            if first is None:
+                note(f"waiting for {endpoint} (Ctrl-C ends it)")
+            batches = chain([first] if first else [], subscriber)
+            for shown, batch in enumerate(batches, start=1):
                 resident.apply(batch)
                 for line in lines(batch, len(resident)):
                     write(line)

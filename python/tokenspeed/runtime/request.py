@@ -33,7 +33,8 @@ class Request:
 
     def spec(self, tokens_max: int) -> RequestSpec:
         """As the scheduler takes it. Raises `RequestError` for one that asks for less than one new
-        token, or whose prompt and output are more than `tokens_max` tokens."""
+        token or declares less than none, or whose prompt and output are more than `tokens_max`
+        tokens."""
         if self.max_new_tokens < 1:
             raise RequestError(
                 f"request {self.request_id!r}: max_new_tokens = {self.max_new_tokens}: it is 1 or "
@@ -41,6 +42,12 @@ class Request:
                 "request_too_large",
             )
         declared = self.declared_new_tokens
+        if declared is not None and declared < 0:
+            raise RequestError(
+                f"request {self.request_id!r}: declared_new_tokens = {declared}: it is None, 0 (no "
+                "budget) or more",
+                "request_too_large",
+            )
         budget = self.max_new_tokens if declared is None else declared
         new_tokens = max(self.max_new_tokens, budget)
         if len(self.tokens) + new_tokens > tokens_max:
