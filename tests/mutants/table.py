@@ -308,8 +308,8 @@ MUTANTS = (
     Mutant(
         "who is passed over without a try would be refused (cache.md §9): for steps it secures",
         "plan/pressure.rs",
-        "        most.min(learned).min(1 << class)",
-        "        most.min(1 << class)",
+        "        most.min(learned).min(class * STEPS_OF_CLASS_TOKENS)",
+        "        most.min(class * STEPS_OF_CLASS_TOKENS)",
     ),
     Mutant(
         "goodput: who gave way twice comes back to stay",
@@ -322,18 +322,28 @@ MUTANTS = (
     Mutant(
         "goodput: who gave way three times is spared in a standstill",
         "plan/pressure.rs",
-        "            let spared = retractions >= self.rules.spared_from;",
-        "            let spared = false;",
+        "            (!self.is_spared(*key), Some(*key) != oldest, Reverse(retractions),"
+        " submission(key))",
+        "            (Some(*key) != oldest, Reverse(retractions), submission(key))",
         "fused",
         "who_gave_way_three_times_stays_in_a_standstill",
     ),
     Mutant(
-        "goodput: of those who are to be spared one is resident at a time",
-        "request/set.rs",
-        "        is_spared(key) && self.residents().any(is_spared)",
-        "        false && is_spared(key) && self.residents().any(is_spared)",
+        "goodput: who gave way three times stands back from another such",
+        "plan/pressure.rs",
+        "        if !self.is_spared(key) {",
+        "        if true {",
         "fused",
         "who_gave_way_three_times_comes_back_beside_no_other_such",
+    ),
+    Mutant(
+        "goodput: nobody stands back for a result that never comes",
+        "plan/pressure.rs",
+        "            request.forwards_out == 0"
+        " || request.owed_since_round + LATE_RESULT_ROUNDS > self.number",
+        "            request.forwards_out < u32::MAX",
+        "fused",
+        "who_gave_way_three_times_does_not_wait_for_a_result_that_never_comes",
     ),
     Mutant(
         "goodput: an urgent request leaves nothing aside for steps",

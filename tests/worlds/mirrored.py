@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,15 +17,34 @@ class DigestsDiffer(Exception):
     """Two schedulers that were given the same calls made different plans (``liveness.md`` 5)."""
 
 
+class GivesWayTooOften(Exception):
+    """A request was retracted for capacity a fourth time where the engine keeps its batch
+    (``docs/goodput.md``, 1)."""
+
+
 class Chained(Side):
     """One rank; `digest` covers its plans so far, each chained to the one before."""
 
     def __init__(self, module: str, world: World, policy: str | None = None) -> None:
         super().__init__(module, world, policy)
         self.digest = 0
+        self._keeps_batch = policy == "Goodput"
+        self._seated: dict[int, str] = {}
+        self._retractions: Counter[str] = Counter()
 
     def read(self, plan: Any) -> Plan:
+        """Raises `GivesWayTooOften`."""
         self.digest = plan.digest(self.digest)
+        if self._keeps_batch:
+            # One whose prompt a peer was computing is not known by its handle.
+            known = self._seated.keys() & map(int, plan.retracted)
+            self._retractions.update(self._seated[handle] for handle in known)
+            often = [name for name, times in self._retractions.items() if times > 3]
+            if often:
+                raise GivesWayTooOften(", ".join(often))
+            if plan.batch is not None:
+                handles = map(int, plan.batch.handles)
+                self._seated.update(zip(handles, plan.batch.request_ids, strict=True))
         return super().read(plan)
 
     def follow(self, other: Side) -> None:

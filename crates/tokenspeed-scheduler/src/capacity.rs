@@ -168,7 +168,7 @@ impl CapacityModel {
     /// §1; `liveness.md`, "the bound forgets a reserve"). 0 if nothing fits; the search ends at
     /// 2^31 - 1 tokens, which stands for no bound.
     pub fn max_single_request_tokens(&self, usable_lcm_blocks: i64) -> i64 {
-        let fits = |limit| self.parents_for(&self.single_request_pages(limit)) <= usable_lcm_blocks;
+        let fits = |limit| self.single_request_parents(limit) <= usable_lcm_blocks;
         // The working set never shrinks as the limit grows: `low` is 0 or fits, `high` is beyond.
         let (mut low, mut high) = (0, i64::from(i32::MAX) + 1);
         while high - low > 1 {
@@ -183,6 +183,11 @@ impl CapacityModel {
             Role::P => self.prompt_tokens(low),
             Role::D | Role::Fused => low,
         }
+    }
+
+    /// Parents that one request of that token limit holds at its peak.
+    pub(crate) fn single_request_parents(&self, token_limit: i64) -> i64 {
+        self.parents_for(&self.single_request_pages(token_limit))
     }
 
     /// Kind and block granularity of each group.

@@ -8,13 +8,12 @@ use crate::scheduler::Scheduler;
 pub fn all(scheduler: &Scheduler) -> Result<(), String> {
     let holdings = scheduler.requests.iter().map(|(_, r)| (&r.holdings, r.pages.as_slice()));
     scheduler.cache.check(holdings)?;
-    let (mut seated, mut spared) = (0, 0);
+    let mut seated = 0;
     for (key, request) in scheduler.requests.iter() {
         check_request(scheduler, request)
             .map_err(|what| format!("request '{}': {what}", request.id))?;
         if request.holdings.is_resident() {
             seated += 1;
-            spared += usize::from(request.retractions >= scheduler.rules.spared_from);
             let handle = scheduler.rows.handle(request.holdings.row);
             if scheduler.rows.find(handle) != Some(key) {
                 return Err(format!("request '{}' is not in its row", request.id));
@@ -24,9 +23,6 @@ pub fn all(scheduler: &Scheduler) -> Result<(), String> {
         if !request.last_handle.is_none_or(found) {
             return Err(format!("request '{}' is not found by its last handle", request.id));
         }
-    }
-    if spared > 1 {
-        return Err(format!("{spared} residents are to be spared, one can be"));
     }
     if seated != scheduler.rows.in_use() {
         return Err(format!("{seated} requests are seated in {} rows", scheduler.rows.in_use()));
@@ -39,9 +35,6 @@ fn check_request(scheduler: &Scheduler, request: &Request) -> Result<(), String>
     let resident = request.state().is_resident();
     if resident != request.holdings.is_resident() {
         return Err(format!("{} with row {}", request.state().name(), request.holdings.row));
-    }
-    if request.retractions > scheduler.rules.spared_from {
-        return Err(format!("it was retracted {} times", request.retractions));
     }
     if request.pages.len() as i64 != request.num_tokens() / granularity {
         return Err("pages are named that its tokens do not fill, or the reverse".into());

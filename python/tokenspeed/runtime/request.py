@@ -39,14 +39,14 @@ class Request:
             raise RequestError(
                 f"request {self.request_id!r}: max_new_tokens = {self.max_new_tokens}: it is 1 or "
                 "more",
-                "request_too_large",
+                "invalid_argument",
             )
         declared = self.declared_new_tokens
         if declared is not None and declared < 0:
             raise RequestError(
                 f"request {self.request_id!r}: declared_new_tokens = {declared}: it is None, 0 (no "
                 "budget) or more",
-                "request_too_large",
+                "negative_budget",
             )
         budget = self.max_new_tokens if declared is None else declared
         new_tokens = max(self.max_new_tokens, budget)

@@ -29,7 +29,7 @@ impl Round<'_> {
         let Some(row) = self.rows.next() else {
             return Outcome::NotNow;
         };
-        if self.end_if_over(key) || self.requests.stands_back(key, self.rules.spared_from) {
+        if self.end_if_over(key) || self.stands_back(key) {
             return Outcome::NotNow;
         }
         if self.requests[key].needs_empty_pool() && self.pool_is_idle() {

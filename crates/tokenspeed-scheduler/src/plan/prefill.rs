@@ -37,19 +37,23 @@ impl Round<'_> {
     /// One readmission by the document; all that fit, one after the other, where the engine keeps its batch.
     fn schedule_readmissions(&mut self) -> Line {
         loop {
-            let waiting = self.requests.next_readmission(self.rules.spared_from);
+            let waiting = self.next_readmission();
             let line = self.schedule_readmission();
-            let next = self.requests.next_readmission(self.rules.spared_from);
+            let next = self.next_readmission();
             if !self.keeps_batch() || line != Line::Free || next.is_none() || next == waiting {
                 return line;
             }
         }
     }
 
+    fn next_readmission(&self) -> Option<RequestKey> {
+        self.requests.readmissions().find(|&key| !self.stands_back(key))
+    }
+
     /// The one readmission that this round may start, and none while an earlier one is under way
     /// (`scheduler.md` §5). One that does not fit waits, and is never what a retraction is for (§4).
     fn schedule_readmission(&mut self) -> Line {
-        let Some(key) = self.requests.next_readmission(self.rules.spared_from) else {
+        let Some(key) = self.next_readmission() else {
             return Line::Free;
         };
         if self.requests.has_incomplete_recovery() {

@@ -19,7 +19,7 @@ use super::rotation::Urgent;
 use super::round::Round;
 use crate::cache::{Geometry, Hit};
 use crate::config::GroupKind;
-use crate::request::{Request, RequestKey, StepsClass};
+use crate::request::{Request, RequestKey, STEPS_CLASS_MOST, STEPS_OF_CLASS_TOKENS, StepsClass};
 
 /// Steps that are secured for every resident when another is admitted, in tokens, as far as what caution
 /// keeps for them goes ([`Caution`](crate::request::caution::Caution)). Fewer, and newcomers are retracted
@@ -29,8 +29,13 @@ const SECURED_STEPS_TOKENS: i64 = 128;
 /// The same while nobody comes, where an interruption costs little but copies, of who may yet give way twice.
 const QUIET_STEPS_TOKENS: i64 = 4;
 
+const _: () = assert!(STEPS_CLASS_MOST * STEPS_OF_CLASS_TOKENS <= SECURED_STEPS_TOKENS);
+
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 512;
+
+/// Rounds for which a result may be out before nobody waits for it any more.
+const LATE_RESULT_ROUNDS: u64 = 64;
 
 /// What the policy keeps in mind during a round.
 #[derive(Debug, Default)]
@@ -93,7 +98,31 @@ impl Round<'_> {
     /// Whether a waiting prompt may not be admitted because the oldest one is the next.
     pub(super) fn is_held_for_oldest(&self, key: RequestKey) -> bool {
         let waiting = &self.requests.waiting;
-        self.keeps_batch() && waiting.overtaken() >= OVERTAKEN_MOST && waiting.first() != Some(key)
+        self.keeps_batch()
+            && waiting.overtaken() >= OVERTAKEN_MOST
+            && waiting.first().is_some_and(|oldest| oldest != key && !self.stands_back(oldest))
+    }
+
+    fn is_spared(&self, key: RequestKey) -> bool {
+        self.requests[key].retractions >= self.rules.spared_from
+    }
+
+    /// Whether a request that waits has to until others end: it is spared, and so are they; were all of them
+    /// short of blocks together, one would give way once more. Not where they fit to their ends, nor where
+    /// nobody's results come any more (`liveness.md`, "a result that never comes").
+    pub(super) fn stands_back(&self, key: RequestKey) -> bool {
+        if !self.is_spared(key) {
+            return false;
+        }
+        let spared = || self.requests.residents().filter(|&other| self.is_spared(other));
+        let gets_on = |key: RequestKey| {
+            let request = &self.requests[key];
+            request.forwards_out == 0 || request.owed_since_round + LATE_RESULT_ROUNDS > self.number
+        };
+        let parents = |key: RequestKey| self.rules.parents_at_most(&self.requests[key]);
+        spared().any(gets_on)
+            && spared().map(parents).fold(parents(key), i64::saturating_add)
+                > self.rules.config.usable_device_parents()
     }
 
     /// Takes a resident's blocks for one that lacks some: of the younger ones that gave way least often, the
@@ -113,7 +142,7 @@ impl Round<'_> {
         let itself = cheaply && self.requests.local_residents().any(is_older);
         let gives_way = |&other: &RequestKey| {
             (submission(other) > submission(key) || itself && other == key)
-                && self.requests[other].retractions < self.rules.spared_from
+                && !self.is_spared(other)
         };
         let rank = |&other: &RequestKey| {
             let request = &self.requests[other];
@@ -137,8 +166,7 @@ impl Round<'_> {
         let oldest = self.requests.local_residents().min_by_key(submission);
         let rank = |key: &RequestKey| {
             let retractions = self.requests[*key].retractions;
-            let spared = retractions >= self.rules.spared_from;
-            (!spared, Some(*key) != oldest, Reverse(retractions), submission(key))
+            (!self.is_spared(*key), Some(*key) != oldest, Reverse(retractions), submission(key))
         };
         self.requests.local_residents().max_by_key(rank)
     }
@@ -183,19 +211,16 @@ impl Round<'_> {
             return 0;
         }
         let declared = request.budget_end_tokens - request.num_tokens();
-        SECURED_STEPS_TOKENS.min(declared).max(1).ilog2()
+        (declared / STEPS_OF_CLASS_TOKENS).min(STEPS_CLASS_MOST)
     }
 
     /// What all of a class secure at least as things stand, in tokens.
     fn least_steps_tokens(&self, class: StepsClass) -> i64 {
-        if class == 0 {
-            return 0;
-        }
         let learned = self.requests.outputs.expected_rest(0).unwrap_or(i64::MAX);
         let little =
             self.rules.interrupts_cheaply && self.requests.backlog.has_been_quiet(self.number);
         let most = if little { QUIET_STEPS_TOKENS } else { i64::MAX };
-        most.min(learned).min(1 << class)
+        most.min(learned).min(class * STEPS_OF_CLASS_TOKENS)
     }
 
     /// What a refused prompt needs at least for a whole: its first chunk is not admitted without the rest.

@@ -202,9 +202,8 @@ impl Round<'_> {
         if line != Line::Free {
             return line;
         }
-        let spared_from = self.rules.spared_from;
         for key in urgent {
-            if self.requests.stands_back(key, spared_from) {
+            if self.stands_back(key) {
                 continue;
             }
             if self.build.budget_left() <= 0 {

@@ -3,7 +3,7 @@
 use crate::capacity::{CapacityModel, request_token_limit, snapshot_state_reserve_tokens};
 use crate::config::{PressurePolicy, Role, SchedulerConfig};
 use crate::error::Result;
-use crate::request::State;
+use crate::request::{Request, State};
 
 /// How often one request gives way at most where the engine keeps its batch.
 const RETRACTIONS_MOST: i64 = 3;
@@ -39,6 +39,7 @@ pub struct Rules {
     pub spared_from: i64,
     /// The most that one request may ever need (`scheduler.md` §1.4).
     pub token_limit: i64,
+    model: CapacityModel,
 }
 
 impl Rules {
@@ -67,6 +68,7 @@ impl Rules {
             spared_from: if keeps_batch { RETRACTIONS_MOST } else { i64::MAX },
             token_limit: model.max_single_request_tokens(config.usable_device_parents()),
             config: config.clone(),
+            model,
         })
     }
 
@@ -90,6 +92,14 @@ impl Rules {
     /// it by the document (`scheduler.md` §4), and by its age where the engine keeps its batch.
     pub fn place_among_readmissions(&self, submission: u64, retraction: u64) -> u64 {
         if self.keeps_batch { submission } else { retraction }
+    }
+
+    /// Parents that a request may come to hold: by its budget, or all that one can.
+    pub fn parents_at_most(&self, request: &Request) -> i64 {
+        self.model.single_request_parents(match request.max_new_tokens() {
+            0 => self.token_limit,
+            budget => self.limit_of(request.submitted_tokens, budget),
+        })
     }
 
     /// What a request of that prompt and budget may come to need; to hold against `token_limit`.

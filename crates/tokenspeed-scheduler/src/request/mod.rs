@@ -17,7 +17,7 @@ pub use handle::Handle;
 pub use lifecycle::State;
 pub use rows::Rows;
 pub use set::{RequestKey, RequestSet};
-pub use waiting::{Queued, Refusal, StepsClass};
+pub use waiting::{Queued, Refusal, STEPS_CLASS_MOST, STEPS_OF_CLASS_TOKENS, StepsClass};
 
 use self::tokens::Tokens;
 use crate::cache::{Computed, Holdings, Progress};

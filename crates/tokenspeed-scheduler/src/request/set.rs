@@ -206,23 +206,14 @@ impl RequestSet {
             .filter_map(|(at, request)| Some((RequestKey(at as u32), request.as_ref()?)))
     }
 
-    /// The readmission that is next where who was retracted `spared_from` times is spared.
-    pub fn next_readmission(&self, spared_from: i64) -> Option<RequestKey> {
-        let mut waiting = self.readmissions.iter().map(|&(_, _, key)| key);
-        waiting.find(|&key| !self.stands_back(key, spared_from))
-    }
-
-    /// Whether a request that waits has to until another ends: both were retracted `spared_from` times, and are
-    /// spared, which two that lack blocks cannot be.
-    pub fn stands_back(&self, key: RequestKey, spared_from: i64) -> bool {
-        let is_spared = |key: RequestKey| self[key].retractions >= spared_from;
-        is_spared(key) && self.residents().any(is_spared)
+    /// Readmissions that wait, the next one first.
+    pub fn readmissions(&self) -> impl Iterator<Item = RequestKey> + '_ {
+        self.readmissions.iter().map(|&(_, _, key)| key)
     }
 
     /// Whom the phases would admit first into an idle pool: a readmission, else the oldest prompt that waits.
     pub fn first_in_line(&self) -> Option<RequestKey> {
-        let readmission = self.readmissions.first().map(|&(_, _, key)| key);
-        readmission.or_else(|| self.waiting.iter().next())
+        self.readmissions().next().or_else(|| self.waiting.iter().next())
     }
 
     /// The first prompt under way at or after a submission number.

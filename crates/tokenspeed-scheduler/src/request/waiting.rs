@@ -17,12 +17,15 @@ use crate::identity::PageId;
 /// A place in the line: submission number first.
 pub type Queued = (u64, RequestKey);
 
-/// Decode steps that an admission secures beside its prompt, by what its request declares: at least 2 to the
-/// power of the class, in tokens, or as many as outputs are expected to have; class 0 may secure none.
-pub type StepsClass = u32;
+/// Decode steps that an admission secures beside its prompt, by what its request declares: at least so many
+/// times [`STEPS_OF_CLASS_TOKENS`], or as many as outputs are expected to have.
+pub type StepsClass = i64;
 
-/// One more than the largest class.
-pub const STEPS_CLASSES: StepsClass = 8;
+/// Steps between two classes, in tokens.
+pub const STEPS_OF_CLASS_TOKENS: i64 = 16;
+
+/// The largest class.
+pub const STEPS_CLASS_MOST: StepsClass = 8;
 
 /// Why a prompt was refused, as far as it holds for later rounds too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +135,7 @@ impl WaitingLine {
             let end = (class, room(class).saturating_add(1), from(0));
             self.by_need.range((class, 0, from(0))..end).map(|entry| entry.2)
         };
-        (0..STEPS_CLASSES).flat_map(of_class)
+        (0..=STEPS_CLASS_MOST).flat_map(of_class)
     }
 
     /// The refused that could need less in a round of that budget.

@@ -176,7 +176,7 @@ impl Scheduler {
     /// as many waiting prompts as there are free rows, in submission order, but none while a prompt is under way or
     /// no block is left. The page of a prompt's last token is left out: that token is computed anyway.
     pub fn waiting_prefix_hashes(&self) -> Vec<String> {
-        let candidates = match self.requests.next_readmission(self.rules.spared_from) {
+        let candidates = match self.requests.readmissions().next() {
             Some(key) => vec![key],
             None => self.admissible_prompts(),
         };

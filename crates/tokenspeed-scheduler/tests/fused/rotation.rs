@@ -3,6 +3,7 @@
 
 use tokenspeed_scheduler::PressurePolicy;
 
+use crate::client::Outcome;
 use crate::engine::Engine;
 use crate::world::{R, World};
 
@@ -141,4 +142,60 @@ fn who_gave_way_three_times_comes_back_beside_no_other_such() {
     engine.submit_all(asked.map(|(prompt, output)| R(prompt, output)).to_vec());
     let (_, retractions) = played(&mut engine);
     assert_eq!(retractions.iter().max(), Some(&3), "{retractions:?}");
+}
+
+/// Those who gave way three times, and of them who decodes.
+fn spared(engine: &Engine) -> (Vec<String>, Vec<String>) {
+    let live = engine.lives.iter().filter(|(id, _)| engine.outcome(id).is_none());
+    let spared = live.filter(|(_, life)| life.retracted_at.len() == 3).map(|(id, _)| id.clone());
+    let spared: Vec<String> = spared.collect();
+    let decodes = engine.decodes();
+    let running = spared.iter().filter(|id| decodes.contains(id)).cloned().collect();
+    (spared, running)
+}
+
+/// Both fit to their ends: nothing is short, and neither waits for the other.
+#[test]
+fn two_that_gave_way_three_times_run_together_where_they_fit() {
+    let policy = PressurePolicy::Goodput;
+    let world = World { P: 30, C: 512, rows: 4, mixed: true, policy, ..World::default() };
+    let mut engine = Engine::new(&world);
+    let asked = [(7, 108), (8, 11), (8, 50), (1, 9), (2, 95), (3, 57), (2, 44)];
+    engine.submit_all(asked.map(|(prompt, output)| R(prompt, output)).to_vec());
+    while spared(&engine).1.len() < 2 {
+        assert!(engine.round < 1_000, "one waits for the other");
+        engine.round();
+    }
+    let (_, retractions) = played(&mut engine);
+    assert_eq!(retractions.iter().max(), Some(&3), "{retractions:?}");
+}
+
+/// They do not fit, and the one that runs gets no results any more: the other comes back all the same, and
+/// newcomers are served until then.
+#[test]
+fn who_gave_way_three_times_does_not_wait_for_a_result_that_never_comes() {
+    let policy = PressurePolicy::Goodput;
+    let world = World { B: 8, P: 33, rows: 64, mixed: true, policy, ..World::default() };
+    let mut engine = Engine::new(&world);
+    let asked = [(24, 188), (15, 2), (11, 244), (17, 245), (16, 116)];
+    engine.submit_all(asked.map(|(prompt, output)| R(prompt, output)).to_vec());
+    let (waits, runs) = loop {
+        engine.round();
+        let (spared, running) = spared(&engine);
+        if let ([a, b], [runs]) = (spared.as_slice(), running.as_slice()) {
+            break (if a == runs { b.clone() } else { a.clone() }, runs.clone());
+        }
+    };
+    engine.abort("c"); // Of the pool's 33 blocks d needs 32 to its end, and e holds some.
+    assert_eq!((waits.as_str(), runs.as_str()), ("d", "e"));
+    engine.lost.insert(runs);
+    // More than may pass one that lacks room.
+    let newcomers = |at: usize| (0..10).map(move |of| format!("z{at}.{of}"));
+    let came_back = (0..100).position(|at| {
+        newcomers(at).for_each(|id| engine.submit(&[(&id, R(1, 1))]));
+        engine.round().contains(&waits)
+    });
+    assert_eq!(came_back, Some(63));
+    let is_served = |id: String| engine.outcome(&id) == Some(&Outcome::Finished);
+    assert!((0..62).flat_map(newcomers).all(is_served));
 }

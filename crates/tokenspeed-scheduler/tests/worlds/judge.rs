@@ -178,6 +178,9 @@ impl<'w> Judge<'w> {
                 return Err(format!("§4: '{id}' is prepaid, and retracted while results are out"));
             }
             seen.retractions += 1;
+            if !prepays && seen.retractions > 3 {
+                return Err(format!("docs/goodput.md, 1: '{id}' gives way a fourth time"));
+            }
             seen.resident = false;
             seen.recovering = self.config.has_host_tier() || self.config.role == Role::D;
         }
