@@ -34,7 +34,7 @@ const _: () = assert!(STEPS_CLASS_MOST * STEPS_OF_CLASS_TOKENS <= SECURED_STEPS_
 /// Prompts that may be admitted past the oldest one that waits. Then it is the next.
 const OVERTAKEN_MOST: u32 = 512;
 
-/// Rounds for which a result may be out before nobody waits for it any more.
+/// Rounds for which a result may be out before nobody stands back for it any more.
 const LATE_RESULT_ROUNDS: u64 = 64;
 
 /// What the policy keeps in mind during a round.
@@ -159,8 +159,8 @@ impl Round<'_> {
     }
 
     /// Who gives way where nobody could move otherwise: of those that gave way least often the youngest, and the
-    /// oldest only where the one other was retracted so often that it is spared. So somebody gets on: of those who
-    /// are to be spared one is resident at a time (`stands_back`).
+    /// oldest only where all others are spared. So somebody gets on, and none of the spared gives way: they are not
+    /// resident together unless they fit to their ends (`stands_back`).
     pub(super) fn next_to_give_way(&self) -> Option<RequestKey> {
         let submission = |key: &RequestKey| self.requests[*key].submission;
         let oldest = self.requests.local_residents().min_by_key(submission);
