@@ -10,6 +10,7 @@ installed as well. `docs/goodput.md` has the results.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -67,6 +68,10 @@ def main() -> None:
         parser.error(str(error))
     if options.orders < 1:
         parser.error(f"--orders: {options.orders} is no count from 1 on")
+    if options.report and not options.state.exists():
+        parser.error(f"--report: there is no {options.state}; --state names what was played")
+    if options.plot and not importlib.util.find_spec("matplotlib"):
+        parser.error("--plot needs matplotlib: pip install matplotlib")
     missing = [w.file for w in worlds if w.file and not (options.traces / w.file).exists()]
     if missing and not options.report:
         parser.error(f"{options.traces} has no {missing[0]}: --traces names the traces' folder")
@@ -182,7 +187,8 @@ def _mean(plays: list[Play]) -> Play:
     mean = {name: np.mean([play[name] for play in plays], axis=0).tolist() for name in plays[0]}
     mean["retractions_max"] = max(play["retractions_max"] for play in plays)
     if len(plays) > 1:
-        mean["rounds_deviation"] = float(np.std([play["rounds"] for play in plays], ddof=1))
+        deviation = float(np.std([play["rounds"] for play in plays], ddof=1))
+        mean |= {"rounds_deviation": deviation, "orders": len(plays)}
     return mean
 
 
@@ -207,7 +213,7 @@ def _cells(play: Play) -> list[str]:
     first, each = play["first_token_s"], play["per_token_s"]
     return [
         f"{play['rounds']:,.0f}",
-        f"{play['rounds_deviation']:.0f}" if "rounds_deviation" in play else "",
+        f"{play['rounds_deviation']:.0f} of {play['orders']}" if "orders" in play else "",
         f"{play['batch']:.1f}",
         f"{play['retractions']:,.0f}",
         f"{play['retractions_max']}",
@@ -265,8 +271,8 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=1,
         metavar="N",
-        help="play each trace in its own order and in N - 1 others; rounds are means then, "
-        "with their standard deviation",
+        help="play each trace in its own order and in N - 1 others (1): every figure is a mean "
+        "then, that of the rounds with its standard deviation",
     )
     parser.add_argument(
         "--traces",

@@ -46,4 +46,4 @@ def test_rounds_over_several_orders_are_a_mean_with_its_deviation(tmp_path):
     said = bench(state, "--sides", "goodput", "--report", "--worlds", "azure code", "--orders", "3")
     row = next(line for line in said.splitlines() if "azure code" in line)
     cells = [cell.strip() for cell in row.split("│")[1:-1]]
-    assert cells[3:5] == ["1,010", "10"] and cells[6:8] == ["3", "2"]
+    assert cells[3:5] == ["1,010", "10 of 3"] and cells[6:8] == ["3", "2"]

@@ -108,7 +108,11 @@ def _as_chat(text: str) -> list[dict[str, str]]:
 @click.command(short_help="Watch a model answer in a pool far too small for its prompts.")
 @click.argument("model", required=False)
 @click.option("--max-new-tokens", type=int, default=48, show_default=True, metavar="N")
-@click.option("--plain", is_flag=True, help="No live view: one line a round.")
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="No live view: a line for each round in which a request comes or goes.",
+)
 def demo(model: str | None, max_new_tokens: int, plain: bool) -> None:
     """Watch MODEL answer several prompts in a pool that holds two of them or so: who prefills,
     decodes, waits, is retracted and comes back. At the end each text is compared with the one that
