@@ -139,14 +139,15 @@ impl Round<'_> {
         })
     }
 
-    /// Tries those who were passed over without a try, too: none may fit.
+    /// Tries those who were passed over without a try, too: none may fit. Not those who need less in the budget that
+    /// is left: their turn came while there was more.
     fn check_nobody_is_overlooked(&mut self, look: &Look) {
         let is_passed_over = |key: &RequestKey| {
             let request = &self.requests[*key];
             !look.tried.contains(key) && !request.needs_empty_pool() && !request.budget_is_spent()
         };
-        let refused = self.requests.waiting.refused();
-        for key in refused.filter(is_passed_over).collect::<Vec<_>>() {
+        let refused = self.requests.waiting.refused_at(look.budget).filter(is_passed_over);
+        for key in refused.collect::<Vec<_>>() {
             let outcome = self.schedule_first_chunk(key);
             assert!(
                 matches!(outcome, Outcome::NoCapacity | Outcome::NotNow),

@@ -99,12 +99,14 @@ impl WaitingLine {
         self.all.is_empty()
     }
 
-    /// Those of them that were refused since something changed, in submission order.
-    pub fn refused(&self) -> impl Iterator<Item = RequestKey> + '_ {
-        self.refused.iter().map(|&(_, key)| key)
+    /// Those of them that were refused since something changed, and would need no less in a round of that budget;
+    /// in submission order.
+    pub fn refused_at(&self, budget: i64) -> impl Iterator<Item = RequestKey> + '_ {
+        let needs_no_less = move |key: &RequestKey| self.refusals[key].budget_floor <= budget;
+        self.refused.iter().map(|&(_, key)| key).filter(needs_no_less)
     }
 
-    /// How many that is.
+    /// How many were refused since something changed.
     pub fn num_refused(&self) -> usize {
         self.refused.len()
     }
